@@ -1,0 +1,1 @@
+//! Layers that keep LLM and agent calls alive, honest and within budget.
