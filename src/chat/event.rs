@@ -1,0 +1,279 @@
+//! What comes, piece by piece.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::failure::{Code, Failure};
+
+use super::extra::Extra;
+use super::message::{Content, Message, Part};
+use super::usage::Usage;
+
+/// One piece of a reply.
+///
+/// Blocks of the message (text, reasoning, tool calls) are addressed by an index that also gives their order.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The provider began.
+    Started {
+        /// The provider's id of the reply; empty where it gave none.
+        id: Box<str>,
+        /// The model that answers, in the provider's word; empty where it gave none.
+        model: Box<str>,
+    },
+    /// More text.
+    Text {
+        /// Which block.
+        index: u32,
+        /// What is new.
+        text: String,
+    },
+    /// More thoughts.
+    Reasoning {
+        /// Which block.
+        index: u32,
+        /// What is new.
+        text: String,
+    },
+    /// More of a refusal.
+    Refusal {
+        /// Which block.
+        index: u32,
+        /// What is new.
+        text: String,
+    },
+    /// A tool call opens, or its id or name became known.
+    ToolCall {
+        /// Which block.
+        index: u32,
+        /// What is known of it.
+        start: Box<ToolCallStart>,
+    },
+    /// More of a tool call's arguments.
+    ToolArguments {
+        /// Which block.
+        index: u32,
+        /// What is new.
+        text: String,
+    },
+    /// A block closes. The first close of a block wins; nothing is added after it.
+    Closed {
+        /// Which block.
+        index: u32,
+        /// The block as a whole, where the protocol repeats it: it replaces what was gathered.
+        part: Option<Box<Part>>,
+    },
+    /// The tokens known so far; they replace what was known before.
+    Usage(Box<Usage>),
+    /// The provider lives; nothing came.
+    KeepAlive,
+    /// The bytes of the frame that the events after it were read from; only if [`Call::frames`] asks for them.
+    ///
+    /// [`Call::frames`]: super::Call::frames
+    Frame(Bytes),
+    /// All deltas so far are void; the answer starts again.
+    Reset(Box<Reset>),
+    /// The end. Nothing comes after it.
+    Completed(Box<Completion>),
+}
+
+/// What is known of a tool call when it opens. An empty field says nothing and overwrites nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolCallStart {
+    /// The id that the result must name.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+}
+
+/// Why a reply starts again.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reset {
+    /// The reason in one word.
+    pub reason: ResetReason,
+    /// The failure that ended the segment before.
+    pub failure: Failure,
+}
+
+/// Why a reply starts again, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ResetReason {
+    /// The connection broke.
+    Transport,
+    /// The stream ended early.
+    Truncated,
+    /// A clock ran out.
+    Timeout,
+    /// The provider refused in mid-answer.
+    RateLimited,
+    /// The provider broke.
+    Server,
+    /// Tool-call markup inside the text.
+    StrayToolCall,
+    /// Nothing was in it.
+    Empty,
+    /// Another fault of the content.
+    Semantic,
+}
+
+/// A whole reply.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Completion {
+    /// What the model said.
+    pub message: Message,
+    /// Why it stopped.
+    pub stop: Stop,
+    /// What it used; `None` where the provider did not say.
+    pub usage: Option<Usage>,
+    /// The provider's id of the reply; empty where it gave none.
+    pub id: Box<str>,
+    /// The model that answered, in the provider's word; empty where it gave none.
+    pub model: Box<str>,
+    /// What the protocol says beyond that.
+    pub extra: Extra,
+}
+
+/// Why the model stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stop {
+    /// It was done.
+    End,
+    /// The cap on output tokens.
+    Length,
+    /// It waits for the results of tools.
+    ToolCalls,
+    /// A filter cut it.
+    ContentFilter,
+    /// It declined.
+    Refusal,
+    /// One of the texts that end the output.
+    StopSequence(Option<Box<str>>),
+    /// It pauses; sent back as it is, it goes on.
+    Pause,
+    /// The window is full.
+    Window,
+    /// The stream ended properly and gave no reason.
+    Unknown,
+    /// A reason we have no word for.
+    Other(Box<str>),
+}
+
+/// What an arrival means, which is all that gates, clocks and the commit point see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sign {
+    /// The other side lives; nothing came.
+    Liveness,
+    /// Something came that is no output.
+    Preamble,
+    /// Output, of so many bytes.
+    Output(u32),
+    /// All output so far is void.
+    Reset,
+    /// The end, with what was used where that is known.
+    End(Option<Usage>),
+}
+
+// === impl Event ===
+
+impl Event {
+    /// What its arrival means.
+    #[must_use]
+    pub fn sign(&self) -> Sign {
+        match self {
+            Self::Text { text, .. }
+            | Self::Reasoning { text, .. }
+            | Self::Refusal { text, .. }
+            | Self::ToolArguments { text, .. } => {
+                if text.is_empty() {
+                    Sign::Preamble
+                } else {
+                    Sign::Output(u32::try_from(text.len()).unwrap_or(u32::MAX))
+                }
+            }
+            Self::ToolCall { start, .. } => Sign::Output(u32::try_from(start.name.len()).unwrap_or(u32::MAX)),
+            // A block of a kind we have no word for has no deltas: its close is all the output there is of it.
+            Self::Closed { part: Some(part), .. } if matches!(part.content, Content::Other(..)) => {
+                Sign::Output(1)
+            }
+            Self::Started { .. } | Self::Closed { .. } | Self::Usage(_) | Self::Frame(_) => Sign::Preamble,
+            Self::KeepAlive => Sign::Liveness,
+            Self::Reset(_) => Sign::Reset,
+            Self::Completed(completion) => Sign::End(completion.usage),
+        }
+    }
+
+    /// More text for a block.
+    #[must_use]
+    pub fn text(index: u32, text: impl Into<String>) -> Self {
+        Self::Text { index, text: text.into() }
+    }
+}
+
+// === impl ToolCallStart ===
+
+impl ToolCallStart {
+    /// An id and a name.
+    #[must_use]
+    pub fn new(id: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { id: id.into(), name: name.into() }
+    }
+}
+
+// === impl Reset ===
+
+impl Reset {
+    /// A restart after this failure.
+    #[must_use]
+    pub fn after(failure: Failure) -> Self {
+        let reason = match failure.code() {
+            Code::Timeout(_) | Code::RequestTimeout => ResetReason::Timeout,
+            Code::Truncated => ResetReason::Truncated,
+            Code::RateLimited => ResetReason::RateLimited,
+            Code::Overloaded | Code::Server | Code::Conflict => ResetReason::Server,
+            Code::StrayToolCall => ResetReason::StrayToolCall,
+            Code::EmptyResponse => ResetReason::Empty,
+            Code::UnknownTool | Code::InvalidToolArguments | Code::Repetition => ResetReason::Semantic,
+            _ => ResetReason::Transport,
+        };
+        Self { reason, failure }
+    }
+}
+
+// === impl Completion ===
+
+impl Completion {
+    /// A whole reply with nothing told beside it.
+    #[must_use]
+    pub fn new(message: Message, stop: Stop, usage: Option<Usage>) -> Self {
+        Self { message, stop, usage, id: Box::default(), model: Box::default(), extra: Extra::NONE }
+    }
+}
+
+// === impl Stop ===
+
+impl Stop {
+    /// The stable name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::End => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+            Self::ContentFilter => "content_filter",
+            Self::Refusal => "refusal",
+            Self::StopSequence(_) => "stop_sequence",
+            Self::Pause => "pause",
+            Self::Window => "window",
+            Self::Unknown => "unknown",
+            Self::Other(reason) => reason,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The words: what is asked ([`Request`]), what comes ([`Event`], [`Reply`]), what is left ([`Completion`]).
+//!
+//! They know no protocol's spelling. What a protocol says beyond them is kept as it came, in [`Extra`] and
+//! [`Content::Other`], and goes out again to the same protocol only.
+
+mod assemble;
+mod call;
+mod event;
+mod extra;
+mod limits;
+mod message;
+mod options;
+mod push;
+mod reply;
+mod request;
+mod usage;
+mod watch;
+
+pub use assemble::Assembler;
+pub use call::{Ask, Call, CallId};
+pub use event::{Completion, Event, Reset, ResetReason, Sign, Stop, ToolCallStart};
+pub use extra::{Extra, Protocol};
+pub use limits::{Dimension, Limits, Window};
+pub use message::{
+    CacheBreakpoint, Content, Media, Message, Part, Reasoning, Role, Source, ToolCall, ToolResult,
+};
+pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
+pub use push::Callbacks;
+pub use reply::{Head, Held, Reply};
+pub use request::{Parts, Request};
+pub use usage::Usage;
+pub use watch::{Observer, Outcome, Watch, Watchers};

@@ -1,0 +1,265 @@
+//! What comes, as a whole: a head, and the events.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+
+use crate::failure::{Attempt, Failure};
+
+use super::assemble::Assembler;
+use super::event::{Completion, Event, Sign};
+use super::limits::Limits;
+use super::watch::{Observer, Outcome, Watch, Watchers};
+
+/// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
+/// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
+const MAX_HELD: usize = 64;
+
+/// A reply: a head, and a stream of events that ends with [`Event::Completed`] or a failure.
+///
+/// Whoever watches it stands beside the stream, so that seven layers cost one poll and one [`Sign`] an event.
+/// It is settled exactly once: at the terminal event, at a failure, at a bare end (which is [`Code::Truncated`] and
+/// never a success), or when it is dropped (which is [`Outcome::Abandoned`]). After a failure or the terminal event
+/// it yields nothing more.
+///
+/// The stream must be `Unpin`, since a reply is moved after it was polled: box a hand-written one (`Box::pin`).
+///
+/// [`Code::Truncated`]: crate::failure::Code::Truncated
+pub struct Reply<S, W = ()> {
+    core: Box<Core>,
+    events: S,
+    watch: W,
+}
+
+/// What is told beside the events.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Head {
+    /// Who answers.
+    pub provider: Option<Arc<str>>,
+    /// The model asked, in the provider's word.
+    pub model: Option<Arc<str>>,
+    /// The provider's id of the exchange, for its support.
+    pub request_id: Option<Box<str>>,
+    /// The limits told.
+    pub limits: Limits,
+    /// The tries that came before this answer, oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// The head of a reply, and the events that were read ahead of the caller.
+#[derive(Debug, Default)]
+pub struct Held(Box<Core>);
+
+#[derive(Debug, Default)]
+struct Core {
+    head: Head,
+    first: Option<Event>,
+    more: VecDeque<Event>,
+    committed: bool,
+    done: bool,
+}
+
+// === impl Reply ===
+
+impl<S> Reply<S> {
+    /// A reply that nobody watches yet.
+    #[must_use]
+    pub fn new(head: Head, events: S) -> Self {
+        Self { core: Box::new(Core { head, ..Core::default() }), events, watch: () }
+    }
+}
+
+impl<S, W> Reply<S, W> {
+    /// What is told beside the events.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.core.head
+    }
+
+    /// What is told beside the events, to add to it.
+    pub fn head_mut(&mut self) -> &mut Head {
+        &mut self.core.head
+    }
+
+    /// Puts one more observer beside the stream. What was read ahead is shown to it first.
+    pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
+        for event in self.core.first.iter().chain(&self.core.more) {
+            match event.sign() {
+                Sign::End(usage) => watch.settle(Outcome::Completed(usage)),
+                sign => watch.see(sign),
+            }
+        }
+        Reply { core: self.core, events: self.events, watch: (self.watch, watch) }
+    }
+
+    /// Puts the stream with its observers into another stream. What was read ahead stays in front.
+    pub fn wrap<T>(self, wrap: impl FnOnce(Self) -> T) -> Reply<T> {
+        let (held, rest) = self.split();
+        Reply { core: held.0, events: wrap(rest), watch: () }
+    }
+
+    /// Takes the head and what was read ahead from the rest, which goes on as a reply of its own.
+    #[must_use]
+    pub fn split(mut self) -> (Held, Self) {
+        let rest = Core { committed: self.core.committed, done: self.core.done, ..Core::default() };
+        let core = std::mem::replace(&mut self.core, Box::new(rest));
+        (Held(core), self)
+    }
+
+    /// Puts what [`split`](Self::split) took in front of a stream again.
+    #[must_use]
+    pub fn join<T>(held: Held, events: T) -> Reply<T> {
+        Reply { core: held.0, events, watch: () }
+    }
+}
+
+impl<S, W> Reply<S, W>
+where
+    S: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+{
+    /// Reads ahead to the first output, and answers at once when asked again.
+    ///
+    /// Before it, preamble is held back, so that a failure here leaves the caller with nothing of this attempt.
+    ///
+    /// # Errors
+    /// The failure that came before any output.
+    pub fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        while !self.core.committed && !self.core.done {
+            match ready!(self.poll_events(cx)) {
+                Some(Ok(event)) => {
+                    if event.sign() != Sign::Liveness {
+                        self.core.hold(event);
+                    }
+                }
+                Some(Err(failure)) => return Poll::Ready(Err(failure)),
+                None => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Folds the reply into a whole.
+    ///
+    /// # Errors
+    /// The failure that ended the stream. Use [`fold`](Self::fold) to keep what came before it.
+    pub async fn collect(mut self) -> Result<Completion, Failure> {
+        self.fold(&mut Assembler::new()).await
+    }
+
+    /// Folds the reply into a whole, gathering in an assembler of the caller's, so that what came before a
+    /// failure is kept.
+    ///
+    /// # Errors
+    /// The failure that ended the stream.
+    pub async fn fold(&mut self, into: &mut Assembler) -> Result<Completion, Failure> {
+        loop {
+            match std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await {
+                Some(Ok(Event::Completed(completion))) => return Ok(*completion),
+                Some(Ok(event)) => into.push(&event),
+                Some(Err(failure)) => return Err(failure),
+                None => return Err(truncated()),
+            }
+        }
+    }
+
+    /// The next event of the stream itself, past what is held; signs, settles and guards the end.
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
+        if self.core.done {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(Pin::new(&mut self.events).poll_next(cx)) {
+            Some(Ok(event)) => {
+                match event.sign() {
+                    Sign::End(usage) => {
+                        self.core.finish();
+                        self.watch.settle(Outcome::Completed(usage));
+                    }
+                    sign => {
+                        self.core.committed |= matches!(sign, Sign::Output(_) | Sign::Reset);
+                        self.watch.see(sign);
+                    }
+                }
+                Some(Ok(event))
+            }
+            Some(Err(failure)) => {
+                self.core.done = true;
+                self.watch.settle(Outcome::from(&failure));
+                Some(Err(failure))
+            }
+            None => {
+                self.core.done = true;
+                self.watch.settle(Outcome::Truncated);
+                Some(Err(truncated()))
+            }
+        })
+    }
+}
+
+impl<S, W> Stream for Reply<S, W>
+where
+    S: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+{
+    type Item = Result<Event, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.core.next_held() {
+            Some(event) => Poll::Ready(Some(Ok(event))),
+            None => self.poll_events(cx),
+        }
+    }
+}
+
+impl<S, W> fmt::Debug for Reply<S, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("head", &self.core.head)
+            .field("committed", &self.core.committed)
+            .field("done", &self.core.done)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Head ===
+
+impl Head {
+    /// The head of a reply of this provider.
+    #[must_use]
+    pub fn of(provider: impl Into<Arc<str>>) -> Self {
+        Self { provider: Some(provider.into()), ..Self::default() }
+    }
+}
+
+// === impl Core ===
+
+impl Core {
+    fn hold(&mut self, event: Event) {
+        if self.first.is_none() {
+            self.first = Some(event);
+        } else {
+            self.more.push_back(event);
+            self.committed |= self.more.len() >= MAX_HELD;
+        }
+    }
+
+    fn next_held(&mut self) -> Option<Event> {
+        let event = self.first.take()?;
+        self.first = self.more.pop_front();
+        Some(event)
+    }
+
+    fn finish(&mut self) {
+        self.committed = true;
+        self.done = true;
+    }
+}
+
+fn truncated() -> Failure {
+    Failure::new(crate::failure::Code::Truncated, "the stream ended without its terminal event")
+}

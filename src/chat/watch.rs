@@ -1,0 +1,105 @@
+//! Following a reply: who watches, and what they are told once.
+
+use crate::failure::{Code, Failure};
+
+use super::event::Sign;
+use super::usage::Usage;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// With its terminal event, and what it used where that is known.
+    Completed(Option<Usage>),
+    /// With a failure.
+    Failed(Code),
+    /// Without a terminal event.
+    Truncated,
+    /// The caller went away. Neutral: neither failure nor success.
+    Abandoned,
+}
+
+/// Watches one response: a permit, a trial, an account.
+pub trait Observer: Sized {
+    /// Something arrived. On the path of every chunk: no clock, no lock.
+    fn see(&mut self, sign: Sign) {
+        let _ = sign;
+    }
+
+    /// The end, told exactly once.
+    fn settle(self, how: Outcome);
+}
+
+/// An observer on duty: told the end once, and [`Outcome::Abandoned`] if it is dropped before.
+#[derive(Debug)]
+pub struct Watch<O: Observer>(Option<O>);
+
+/// The observers of one reply, side by side: `(((), Watch<A>), Watch<B>)`.
+pub trait Watchers {
+    /// Passes a sign to each.
+    fn see(&mut self, sign: Sign);
+
+    /// Settles each.
+    fn settle(&mut self, how: Outcome);
+}
+
+// === impl Outcome ===
+
+impl From<&Failure> for Outcome {
+    fn from(failure: &Failure) -> Self {
+        match failure.code() {
+            Code::Truncated => Self::Truncated,
+            Code::Cancelled => Self::Abandoned,
+            code => Self::Failed(code),
+        }
+    }
+}
+
+// === impl Watch ===
+
+impl<O: Observer> Watch<O> {
+    /// Puts an observer on duty.
+    pub const fn new(observer: O) -> Self {
+        Self(Some(observer))
+    }
+
+    /// Shows it a sign.
+    pub fn see(&mut self, sign: Sign) {
+        if let Some(observer) = &mut self.0 {
+            observer.see(sign);
+        }
+    }
+
+    /// Tells it the end; a second time is no time.
+    pub fn settle(&mut self, how: Outcome) {
+        if let Some(observer) = self.0.take() {
+            observer.settle(how);
+        }
+    }
+}
+
+impl<O: Observer> Drop for Watch<O> {
+    fn drop(&mut self) {
+        self.settle(Outcome::Abandoned);
+    }
+}
+
+// === impl Watchers ===
+
+impl Watchers for () {
+    fn see(&mut self, _: Sign) {}
+
+    fn settle(&mut self, _: Outcome) {}
+}
+
+impl<W: Watchers, O: Observer> Watchers for (W, Watch<O>) {
+    fn see(&mut self, sign: Sign) {
+        self.0.see(sign);
+        self.1.see(sign);
+    }
+
+    fn settle(&mut self, how: Outcome) {
+        self.0.settle(how);
+        self.1.settle(how);
+    }
+}

@@ -1,0 +1,12 @@
+//! How to talk: three protocols, no I/O.
+//!
+//! Each protocol's module offers the same four things: `read` (a client's request into our words), `encode` (our
+//! words into a request), `decode` (a whole reply) and `Decoder` (a reply frame by frame). What they share stands
+//! beside them: server-sent events, the classification of errors, the rate limits in headers.
+//!
+//! Nothing unknown fails a call: fields, events, deltas, blocks and stop reasons we have no word for are kept as
+//! they came and go out again to the same protocol.
+
+mod target;
+
+pub use target::{Dialect, OutputCap, Target};
