@@ -26,6 +26,7 @@
 //! "Retry" is another try on the same provider, and both it and failover hold only before the first output.
 
 mod code;
+mod config;
 mod wait;
 
 use std::error::Error;
@@ -39,6 +40,7 @@ use serde::Serialize;
 use crate::chat::Limits;
 
 pub use code::{Breaker, Class, Clock, Code, FailOver, Judgement};
+pub use config::ConfigError;
 pub use wait::{parse_retry_after, stated_wait};
 
 /// An error of any kind, as tower's layers pass it.

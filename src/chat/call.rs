@@ -14,7 +14,7 @@ pub struct CallId(u64);
 /// What layers change about a call on its way down. Small, so that a copy costs nothing beside the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(clippy::struct_excessive_bools, reason = "four independent switches of a call, not a state")]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches of a call, not a state")]
 pub struct Call {
     /// Which call this is.
     pub id: CallId,
@@ -30,6 +30,8 @@ pub struct Call {
     pub patient: bool,
     /// Whether it may go to another candidate.
     pub failover: bool,
+    /// Whether one attempt is all it gets here: a trial, behind which another candidate answers.
+    pub single: bool,
     /// Whether other candidates must speak the protocol the request was read from.
     pub same_protocol: bool,
     /// Whether the frames of the wire are wanted beside the events, as [`Event::Frame`](super::Event::Frame).
@@ -52,6 +54,16 @@ pub trait Ask {
     /// Whether the answer is a stream of outputs, so that clocks may wait for the next.
     fn is_stream(&self) -> bool {
         true
+    }
+
+    /// Whether the model is asked to think first, so that the first output comes late.
+    fn is_reasoning(&self) -> bool {
+        false
+    }
+
+    /// Bytes of the conversation, to tell a smaller request from a larger one; `None` where nobody can say.
+    fn size(&self) -> Option<usize> {
+        None
     }
 }
 
@@ -90,6 +102,7 @@ impl Call {
         candidate: 0,
         patient: true,
         failover: true,
+        single: false,
         same_protocol: false,
         frames: false,
     };

@@ -186,6 +186,12 @@ impl Message {
         })
     }
 
+    /// Bytes of text, media and arguments in the turn.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.parts.iter().map(Part::size).sum()
+    }
+
     /// Whether the turn holds no text, refusal, reasoning, media or tool call.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -204,6 +210,22 @@ impl Part {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Content::Text(text.into()).into()
+    }
+
+    fn size(&self) -> usize {
+        match &self.content {
+            Content::Text(text) | Content::Refusal(text) => text.len(),
+            Content::Image(media) | Content::Audio(media) | Content::File(media) => match &media.source {
+                Source::Base64(data) => data.len(),
+                Source::Url(text) | Source::Id(text) => text.len(),
+            },
+            Content::ToolCall(call) => call.name.len() + call.arguments.len(),
+            Content::ToolResult(result) => result.parts.iter().map(Self::size).sum(),
+            Content::Reasoning(reasoning) => {
+                reasoning.text.len() + reasoning.encrypted.as_ref().map_or(0, String::len)
+            }
+            Content::Other(_, value) => value.to_string().len(),
+        }
     }
 
     /// Marks that the prompt up to here may be cached.

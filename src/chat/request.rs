@@ -187,4 +187,13 @@ impl Ask for Request {
     fn is_stream(&self) -> bool {
         self.parts.stream
     }
+
+    fn is_reasoning(&self) -> bool {
+        let effort = self.parts.options.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_ref());
+        effort.is_some_and(|effort| *effort != Effort::Off)
+    }
+
+    fn size(&self) -> Option<usize> {
+        Some(self.parts.messages.iter().map(Message::size).sum())
+    }
 }

@@ -20,7 +20,7 @@ pub enum Outcome {
 }
 
 /// Watches one response: a permit, a trial, an account.
-pub trait Observer: Sized {
+pub trait Observer: Sized + Unpin {
     /// Something arrived. On the path of every chunk: no clock, no lock.
     fn see(&mut self, sign: Sign) {
         let _ = sign;

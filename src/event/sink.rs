@@ -1,0 +1,65 @@
+//! Where facts go.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Fact, Tracing};
+
+/// Takes facts. Closures do; so do pairs, each part in turn.
+///
+/// It is called on the call's own path: keep it short, and never block.
+pub trait Sink: Send + Sync {
+    /// Takes one fact.
+    fn emit(&self, fact: &Fact<'_>);
+}
+
+/// A sink as layers hold it: shared, and cheap to clone. By default facts go to `tracing`.
+#[derive(Clone)]
+pub struct Facts(Arc<dyn Sink>);
+
+// === impl Sink ===
+
+impl<F: Fn(&Fact<'_>) + Send + Sync> Sink for F {
+    fn emit(&self, fact: &Fact<'_>) {
+        self(fact);
+    }
+}
+
+impl<A: Sink, B: Sink> Sink for (A, B) {
+    fn emit(&self, fact: &Fact<'_>) {
+        self.0.emit(fact);
+        self.1.emit(fact);
+    }
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// To this sink.
+    pub fn to(sink: impl Sink + 'static) -> Self {
+        Self(Arc::new(sink))
+    }
+
+    /// Tells one fact.
+    pub fn emit(&self, fact: &Fact<'_>) {
+        self.0.emit(fact);
+    }
+}
+
+impl Sink for Facts {
+    fn emit(&self, fact: &Fact<'_>) {
+        self.0.emit(fact);
+    }
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self::to(Tracing)
+    }
+}
+
+impl fmt::Debug for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Facts").finish_non_exhaustive()
+    }
+}

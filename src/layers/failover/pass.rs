@@ -1,0 +1,379 @@
+//! One call's way through the candidates.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::chat::Call;
+use crate::event::{Fact, Facts};
+use crate::failure::{Attempt, Code, FailOver, Failure, Skip};
+use crate::time::{Instant, now};
+
+use super::config::{Candidate, FailoverConfig, WhenAllRest};
+use super::standing::{Blow, Move, Standing};
+
+/// What a layer and all that came of it share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: FailoverConfig,
+    pub(super) candidates: Box<[Candidate]>,
+    pub(super) facts: Facts,
+    /// No call needs to ask the standing: it is at the first, and nothing is remembered.
+    calm: AtomicBool,
+    standing: Mutex<Standing>,
+}
+
+/// One call's way through the candidates.
+#[derive(Debug)]
+pub(super) struct Pass {
+    shared: Arc<Shared>,
+    call: Call,
+    /// The candidate that is asked.
+    pub(super) candidate: usize,
+    start: usize,
+    step: usize,
+    trial: Option<Trial>,
+    /// Who was tried before the pass came to it.
+    tried: Option<usize>,
+    /// When the candidate was asked, where its pace is measured.
+    asked: Option<Instant>,
+    history: History,
+}
+
+#[derive(Debug, Default)]
+struct History {
+    attempts: Vec<Attempt>,
+    candidates: usize,
+    asked: bool,
+    retry_after: Option<Duration>,
+}
+
+/// The slot of a trial, given back if nothing came of it.
+#[derive(Debug)]
+struct Trial {
+    shared: Arc<Shared>,
+    candidate: usize,
+    decided: bool,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(config: FailoverConfig, candidates: Box<[Candidate]>, facts: Facts) -> Self {
+        let standing = Mutex::new(Standing::new(candidates.len()));
+        Self { config, candidates, facts, calm: AtomicBool::new(true), standing }
+    }
+
+    /// Where calls begin.
+    pub(super) fn at(&self) -> usize {
+        if self.is_calm() { 0 } else { self.lock().at() }
+    }
+
+    /// A call that had a first output ended.
+    pub(super) fn ended(&self, candidate: usize, blow: Option<Blow>) {
+        match blow {
+            None if self.is_calm() => {}
+            None => self.change(|standing| standing.served(candidate)),
+            Some(blow) => self.blow(candidate, blow, now()),
+        }
+    }
+
+    fn blow(&self, candidate: usize, blow: Blow, now: Instant) {
+        if let Some(Move { from, to, rest }) =
+            self.change(|standing| standing.failed(candidate, blow, &self.config, now))
+        {
+            let (from, to) = (self.name(from), self.name(to));
+            self.facts.emit(&Fact::Moved { from, to, rest });
+        }
+    }
+
+    fn name(&self, candidate: usize) -> &str {
+        &self.candidates[candidate].name
+    }
+
+    fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Acquire) && self.config.max_first_output.is_none()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Standing) -> T) -> T {
+        let mut standing = self.lock();
+        let changed = change(&mut standing);
+        self.calm.store(standing.is_calm(), Ordering::Release);
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Pass ===
+
+impl Pass {
+    /// Begins a pass.
+    ///
+    /// # Errors
+    /// If every candidate was told to wait, and the configuration says to fail then.
+    pub(super) fn begin(shared: &Arc<Shared>, call: Call) -> Result<Self, Failure> {
+        let mut pass = Self {
+            shared: Arc::clone(shared),
+            call,
+            candidate: 0,
+            start: 0,
+            step: 0,
+            trial: None,
+            tried: None,
+            asked: None,
+            history: History::default(),
+        };
+        if shared.is_calm() {
+            return Ok(pass);
+        }
+        let now = now();
+        let trial = shared.change(|standing| {
+            pass.start = standing.at();
+            if call.failover { standing.begin_trial(now) } else { None }
+        });
+        pass.candidate = pass.start;
+        if let Some(candidate) = trial {
+            pass.trial = Some(Trial { shared: Arc::clone(shared), candidate, decided: false });
+            pass.candidate = candidate;
+            shared.facts.emit(&Fact::Trial { call: call.id, candidate: shared.name(candidate) });
+        } else if pass.call.failover && !pass.settle_on(now) {
+            return Err(pass.end(None));
+        }
+        pass.asked = shared.config.max_first_output.map(|_| now);
+        Ok(pass)
+    }
+
+    pub(super) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The call as the candidate is to see it.
+    pub(super) fn call(&self) -> Call {
+        let mut call = self.call;
+        let behind = if call.failover { self.behind() } else { 0 };
+        call.candidate = u16::try_from(self.candidate).unwrap_or(u16::MAX);
+        call.same_protocol |= self.shared.config.same_protocol;
+        call.patient = call.patient && behind == 0;
+        call.single |= self.trial.is_some();
+        call.attempt = 1;
+        if let Some(deadline) = call.deadline
+            && behind > 0
+        {
+            let left = deadline.saturating_duration_since(now());
+            let behind = u32::try_from(behind).unwrap_or(u32::MAX - 1);
+            let share = self.shared.config.min_share.min(left / (behind + 1));
+            let by = deadline - share.saturating_mul(behind).min(left);
+            call.commit_by = Some(call.commit_by.map_or(by, |outer| outer.min(by)));
+        }
+        call
+    }
+
+    /// A first output came: from here the stream is this candidate's.
+    pub(super) fn commit(&mut self) -> Vec<Attempt> {
+        if let Some(trial) = self.trial.take() {
+            let candidate = self.shared.name(self.candidate);
+            self.shared.facts.emit(&Fact::SprungBack { call: self.call.id, candidate });
+            trial.spring_back();
+        }
+        if let Some(asked) = self.asked {
+            let now = now();
+            let took = now.duration_since(asked);
+            self.shared.change(|standing| standing.measure(self.candidate, took, now));
+        }
+        std::mem::take(&mut self.history.attempts)
+    }
+
+    /// A candidate failed before its first output: the next one is chosen.
+    ///
+    /// # Errors
+    /// What goes up, if there is none.
+    pub(super) fn go_on(&mut self, failure: Failure) -> Result<(), Failure> {
+        let now = now();
+        let from = self.candidate;
+        let local = failure.is_local();
+        let failure = failure.with_provider(&self.shared.candidates[from].name);
+        self.history.asked |= !local;
+        let on = if let Some(trial) = self.trial.take() {
+            self.tried = Some(from);
+            trial.fail(Blow::of(&failure), now);
+            true
+        } else {
+            self.shared.blow(from, Blow::of(&failure), now);
+            self.step += 1;
+            self.call.failover && self.goes_on(&failure)
+        };
+        if !on {
+            return Err(self.history.append_to(failure));
+        }
+        self.history.note(&failure);
+        let late = self.call.deadline.is_some_and(|deadline| now >= deadline);
+        if late || !self.settle_on_fitting(now, from, &failure) {
+            return Err(self.end(Some(failure)));
+        }
+        let (from, to) = (self.shared.name(from), self.shared.name(self.candidate));
+        let call = self.call.id;
+        if local {
+            self.shared.facts.emit(&Fact::Skipped { call, candidate: from, failure: &failure });
+        }
+        self.shared.facts.emit(&Fact::FailedOver { call, from, to, failure: &failure });
+        self.asked = self.shared.config.max_first_output.map(|_| now);
+        Ok(())
+    }
+
+    fn goes_on(&self, failure: &Failure) -> bool {
+        match failure.judgement().fail_over {
+            FailOver::Yes | FailOver::LargerWindow => true,
+            FailOver::OptIn => self.shared.config.also.contains(&failure.code()),
+            FailOver::No => false,
+        }
+    }
+
+    /// Chooses the next candidate that may be asked; after `CONTEXT_LENGTH` only one with a larger window.
+    fn settle_on_fitting(&mut self, now: Instant, from: usize, failure: &Failure) -> bool {
+        if failure.code() == Code::ContextLength && !failure.is_local() {
+            let window = |candidate: usize| self.shared.candidates[candidate].window;
+            let larger =
+                |other: usize| window(from).zip(window(other)).is_some_and(|(this, other)| other > this);
+            let count = self.shared.candidates.len();
+            while self.step < count && !larger((self.start + self.step) % count) {
+                self.step += 1;
+            }
+        }
+        self.settle_on(now)
+    }
+
+    /// Chooses the next candidate of the pass that may be asked, noting those that may not.
+    fn settle_on(&mut self, now: Instant) -> bool {
+        let count = self.shared.candidates.len();
+        let mut earliest: Option<(Instant, usize)> = None;
+        while self.step < count {
+            let candidate = (self.start + self.step) % count;
+            if self.tried == Some(candidate) {
+                self.step += 1;
+                continue;
+            }
+            let Some((until, failure)) = self.refusal(candidate, now) else {
+                self.candidate = candidate;
+                return true;
+            };
+            if until.is_some_and(|until| earliest.is_none_or(|(first, _)| until < first)) {
+                earliest = until.map(|until| (until, candidate));
+            }
+            let name = self.shared.name(candidate);
+            let call = self.call.id;
+            self.shared.facts.emit(&Fact::Skipped { call, candidate: name, failure: &failure });
+            self.history.note(&failure);
+            self.step += 1;
+        }
+        match earliest {
+            Some((_, candidate))
+                if !self.history.asked && self.shared.config.when_all_rest == WhenAllRest::Earliest =>
+            {
+                self.candidate = candidate;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Why a candidate is passed over without being asked, if it is.
+    fn refusal(&self, candidate: usize, now: Instant) -> Option<(Option<Instant>, Failure)> {
+        if self.shared.candidates.len() == 1 {
+            return None;
+        }
+        let (barred, slow) = {
+            let standing = self.shared.lock();
+            (standing.barred(candidate, now), standing.is_slow(candidate, &self.shared.config, now))
+        };
+        let name = &self.shared.candidates[candidate].name;
+        if let Some(until) = barred {
+            let failure = Failure::local(Code::LimiterFull, "it was told to wait")
+                .with_skip(Skip::Resting)
+                .with_retry_after(Some(until.duration_since(now)));
+            return Some((Some(until), failure.with_provider(name)));
+        }
+        let slow = slow && self.behind() > 0;
+        let failure = Failure::local(Code::LimiterFull, "its first output comes late").with_skip(Skip::Slow);
+        slow.then(|| (None, failure.with_provider(name)))
+    }
+
+    /// How many candidates stand behind this one in the pass.
+    fn behind(&self) -> usize {
+        let count = self.shared.candidates.len();
+        if self.trial.is_some() { count - 1 } else { count.saturating_sub(self.step + 1) }
+    }
+
+    /// What goes up when nobody is left.
+    fn end(&mut self, last: Option<Failure>) -> Failure {
+        let history = std::mem::take(&mut self.history);
+        match last {
+            Some(failure) if history.candidates < 2 => failure,
+            _ => Failure::new(Code::AllFailed, history.summary())
+                .with_retry_after(history.retry_after)
+                .with_attempts(history.attempts),
+        }
+    }
+}
+
+// === impl History ===
+
+impl History {
+    fn note(&mut self, failure: &Failure) {
+        self.candidates += 1;
+        self.attempts.extend_from_slice(failure.attempts());
+        self.attempts.push(failure.as_attempt());
+        self.retry_after = match (self.retry_after, failure.retry_after()) {
+            (Some(known), Some(new)) => Some(known.min(new)),
+            (known, new) => known.or(new),
+        };
+    }
+
+    fn append_to(&mut self, failure: Failure) -> Failure {
+        let mut attempts = std::mem::take(&mut self.attempts);
+        if attempts.is_empty() {
+            return failure;
+        }
+        attempts.extend_from_slice(failure.attempts());
+        failure.with_attempts(attempts)
+    }
+
+    /// The causes, in order.
+    fn summary(&self) -> String {
+        let causes: Vec<String> = self
+            .attempts
+            .iter()
+            .map(|attempt| match &attempt.provider {
+                Some(provider) => format!("{provider}: {} {}", attempt.code, attempt.message),
+                None => format!("{} {}", attempt.code, attempt.message),
+            })
+            .collect();
+        causes.join("; ")
+    }
+}
+
+// === impl Trial ===
+
+impl Trial {
+    fn spring_back(mut self) {
+        self.decided = true;
+        self.shared.change(|standing| standing.spring_back(self.candidate));
+    }
+
+    fn fail(mut self, blow: Blow, now: Instant) {
+        self.decided = true;
+        let config = &self.shared.config;
+        self.shared.change(|standing| standing.fail_trial(self.candidate, blow, config, now));
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if !self.decided {
+            self.shared.change(Standing::drop_trial);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What retries may cost, shared by all calls of a provider.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::ConfigError;
+use crate::time::Instant;
+
+/// How many retries are allowed beside the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetConfig {
+    /// Retries per call of the window.
+    pub ratio: f64,
+    /// Retries allowed in the window whatever the calls.
+    pub reserve: u32,
+    /// How far back calls and retries count.
+    #[serde(with = "humantime_serde")]
+    pub window: Duration,
+}
+
+/// The account of one provider's retries.
+///
+/// Calls are deposited without a clock, since every call pays for it: they are counted, and spread evenly over the
+/// time since the account was last looked at, which is when a retry asks. A burst of calls a moment ago therefore
+/// counts a little less than it should, and one of long ago not at all.
+#[derive(Debug)]
+pub struct Budget {
+    config: BudgetConfig,
+    looked: Option<Instant>,
+    /// Calls of the window, as (from, to, how many).
+    calls: VecDeque<(Instant, Instant, f64)>,
+    retries: VecDeque<Instant>,
+}
+
+// === impl BudgetConfig ===
+
+impl BudgetConfig {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        ConfigError::unless_ratio("budget.ratio", self.ratio)?;
+        ConfigError::unless_positive("budget.window", self.window)
+    }
+}
+
+impl Default for BudgetConfig {
+    /// 20 % of the calls of the last 10 s, and 10: Finagle's and tower's figures.
+    fn default() -> Self {
+        Self { ratio: 0.2, reserve: 10, window: Duration::from_secs(10) }
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// An account nobody drew on. It remembers at most as many moments as it allows retries.
+    #[must_use]
+    pub const fn new(config: BudgetConfig) -> Self {
+        Self { config, looked: None, calls: VecDeque::new(), retries: VecDeque::new() }
+    }
+
+    /// Draws one retry, after `calls` more calls were made since the last time this was asked.
+    ///
+    /// # Errors
+    /// If the window's retries are used up.
+    pub fn draw(&mut self, calls: u64, now: Instant) -> Result<(), Spent> {
+        self.deposit(calls, now);
+        self.forget(now);
+        #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
+        let used = self.retries.len() as f64;
+        let recent: f64 = self.calls.iter().map(|span| self.within(*span, now)).sum();
+        if used + 1.0 > f64::from(self.config.reserve) + recent * self.config.ratio {
+            return Err(Spent);
+        }
+        self.retries.push_back(now);
+        Ok(())
+    }
+
+    /// Gives back a retry that was drawn at this instant and not made.
+    pub fn give_back(&mut self, drawn: Instant) {
+        if let Some(at) = self.retries.iter().rposition(|retry| *retry == drawn) {
+            self.retries.remove(at);
+        }
+    }
+
+    fn deposit(&mut self, calls: u64, now: Instant) {
+        let from = self.looked.replace(now).unwrap_or(now);
+        if calls > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
+            self.calls.push_back((from, now, calls as f64));
+        }
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let window = self.config.window;
+        let old = |at: Instant| now.duration_since(at) >= window;
+        while self.calls.front().is_some_and(|(_, to, _)| old(*to)) {
+            self.calls.pop_front();
+        }
+        while self.retries.front().is_some_and(|at| old(*at)) {
+            self.retries.pop_front();
+        }
+    }
+
+    /// How many of a span's calls lie within the window.
+    fn within(&self, (from, to, calls): (Instant, Instant, f64), now: Instant) -> f64 {
+        let span = to.duration_since(from);
+        let inside = self.config.window.saturating_sub(now.duration_since(to)).min(span);
+        if span.is_zero() { calls } else { calls * inside.as_secs_f64() / span.as_secs_f64() }
+    }
+}
+
+/// The window's retries are used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent;

@@ -1,0 +1,125 @@
+//! Responses with clocks on them.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use futures_core::Stream;
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use crate::chat::{Event, Reply, Sign, Watchers};
+use crate::failure::{BoxError, Failure};
+use crate::observe::Follow;
+
+use super::watchdog::Watchdog;
+
+/// A response that clocks can be put on.
+pub trait Clocked: Follow {
+    /// The response with clocks on it.
+    type Clocked: Follow;
+
+    /// Puts clocks on it. What it held already is inside, so that its observers see `Abandoned` when one runs out.
+    fn clocked(self, dog: Watchdog) -> Self::Clocked;
+}
+
+pin_project! {
+    /// A stream or body with clocks on it. After an expiry it is empty.
+    #[derive(Debug)]
+    pub struct Timed<B> {
+        #[pin]
+        inner: Option<B>,
+        dog: Watchdog,
+    }
+}
+
+// === impl Timed ===
+
+impl<B> Timed<B> {
+    const fn new(inner: B, dog: Watchdog) -> Self {
+        Self { inner: Some(inner), dog }
+    }
+}
+
+impl<S, W> Clocked for Reply<S, W>
+where
+    S: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+{
+    type Clocked = Reply<Timed<Self>>;
+
+    fn clocked(self, mut dog: Watchdog) -> Self::Clocked {
+        dog.head();
+        self.wrap(|reply| Timed::new(reply, dog))
+    }
+}
+
+impl<B> Clocked for Response<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Clocked = Response<Timed<B>>;
+
+    fn clocked(self, mut dog: Watchdog) -> Self::Clocked {
+        dog.head();
+        self.map(|body| Timed::new(body, dog))
+    }
+}
+
+impl<S, W> Stream for Timed<Reply<S, W>>
+where
+    S: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+{
+    type Item = Result<Event, Failure>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        let Some(inner) = this.inner.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        if let Poll::Ready(item) = inner.poll_next(cx) {
+            if let Some(Ok(event)) = &item {
+                this.dog.see(event.sign());
+            }
+            return Poll::Ready(item);
+        }
+        let failure = ready!(this.dog.poll_expired(cx));
+        this.inner.set(None);
+        Poll::Ready(Some(Err(failure)))
+    }
+}
+
+impl<B> Body for Timed<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let mut this = self.project();
+        let Some(inner) = this.inner.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        if let Poll::Ready(frame) = inner.poll_frame(cx) {
+            if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
+                this.dog.see(Sign::Output(u32::try_from(data.remaining()).unwrap_or(u32::MAX)));
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let failure = ready!(this.dog.poll_expired(cx));
+        this.inner.set(None);
+        Poll::Ready(Some(Err(failure.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}

@@ -1,0 +1,108 @@
+//! The layer and its service.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::chat::Ask;
+use crate::event::Facts;
+use crate::failure::{ConfigError, Fault};
+
+use super::body::Clocked;
+use super::clocks::Clocks;
+use super::future::ResponseFuture;
+use super::watchdog::{Plan, Watchdog};
+
+/// Puts clocks on calls. See the [module](super).
+#[derive(Clone, Debug)]
+pub struct DualClockTimeoutLayer {
+    plain: Arc<Plan>,
+    reasoning: Arc<Plan>,
+}
+
+/// A service with clocks on its calls. See the [module](super).
+#[derive(Clone, Debug)]
+pub struct DualClockTimeout<S> {
+    inner: S,
+    layer: DualClockTimeoutLayer,
+}
+
+// === impl DualClockTimeoutLayer ===
+
+impl DualClockTimeoutLayer {
+    /// These clocks, and [`Clocks::reasoning`] for requests that ask for reasoning.
+    ///
+    /// # Errors
+    /// If a clock is zero.
+    pub fn new(clocks: Clocks) -> Result<Self, ConfigError> {
+        let reasoning = Clocks { keep_alive: clocks.keep_alive, ..Clocks::reasoning() };
+        Self::with_reasoning(clocks, reasoning)
+    }
+
+    /// These clocks, and others for requests that ask for reasoning.
+    ///
+    /// # Errors
+    /// If a clock is zero.
+    pub fn with_reasoning(clocks: Clocks, reasoning: Clocks) -> Result<Self, ConfigError> {
+        clocks.validate()?;
+        reasoning.validate()?;
+        let plan = |clocks| Arc::new(Plan { clocks, facts: Facts::default() });
+        Ok(Self { plain: plan(clocks), reasoning: plan(reasoning) })
+    }
+
+    /// Tells facts to this sink.
+    #[must_use]
+    pub fn facts(self, facts: &Facts) -> Self {
+        let plan = |clocks| Arc::new(Plan { clocks, facts: facts.clone() });
+        Self { plain: plan(self.plain.clocks), reasoning: plan(self.reasoning.clocks) }
+    }
+
+    /// The clocks for this request: its own, else those of its kind.
+    fn plan<R: Ask>(&self, request: &R) -> Arc<Plan> {
+        match request.extensions().and_then(|extensions| extensions.get::<Clocks>()) {
+            Some(own) => Arc::new(Plan { clocks: *own, facts: self.plain.facts.clone() }),
+            None if request.is_reasoning() => Arc::clone(&self.reasoning),
+            None => Arc::clone(&self.plain),
+        }
+    }
+}
+
+impl Default for DualClockTimeoutLayer {
+    fn default() -> Self {
+        let plan = |clocks| Arc::new(Plan { clocks, facts: Facts::default() });
+        Self { plain: plan(Clocks::default()), reasoning: plan(Clocks::reasoning()) }
+    }
+}
+
+impl<S> Layer<S> for DualClockTimeoutLayer {
+    type Service = DualClockTimeout<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        DualClockTimeout { inner, layer: self.clone() }
+    }
+}
+
+// === impl DualClockTimeout ===
+
+impl<S, R> Service<R> for DualClockTimeout<S>
+where
+    S: Service<R>,
+    S::Response: Clocked,
+    S::Error: Fault,
+    R: Ask,
+{
+    type Response = <S::Response as Clocked>::Clocked;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        let dog = Watchdog::new(self.layer.plan(&request), request.call(), request.is_stream());
+        ResponseFuture::new(self.inner.call(request), dog)
+    }
+}

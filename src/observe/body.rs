@@ -1,0 +1,130 @@
+//! HTTP bodies with an observer beside them.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use http::{Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use crate::chat::{Observer, Outcome, Sign, Watch};
+use crate::failure::{BoxError, Code, Failure, Fault, stated_wait};
+use crate::time::Wall;
+
+use super::Follow;
+
+pin_project! {
+    /// A body that tells an observer what passes and how it ended.
+    #[derive(Debug)]
+    pub struct Watched<B, O: Observer> {
+        #[pin]
+        body: B,
+        watch: Watch<O>,
+        verdict: Outcome,
+    }
+}
+
+/// The failure an HTTP response is, by its status alone: 408, 425, 429 and 5xx.
+///
+/// A stated wait is read from its headers.
+#[must_use]
+pub fn failure_of<B>(response: &Response<B>) -> Option<Failure> {
+    if let Some(known) = response.extensions().get::<Failure>() {
+        return Some(known.clone());
+    }
+    let status = response.status();
+    let code = failing(status)?;
+    let reason = status.canonical_reason().unwrap_or("an unnamed status");
+    let wait = stated_wait(response.headers(), Wall::system().unix());
+    Some(Failure::new(code, reason).with_status(status).with_retry_after(wait))
+}
+
+fn failing(status: StatusCode) -> Option<Code> {
+    match status.as_u16() {
+        425 => Some(Code::Conflict),
+        408 | 429 | 500.. => Code::of_status(status),
+        _ => None,
+    }
+}
+
+// === impl Follow ===
+
+impl<B> Follow for Response<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Followed<O: Observer> = Response<Watched<B, O>>;
+
+    fn follow<O: Observer>(self, watch: Watch<O>) -> Self::Followed<O> {
+        let verdict = failing(self.status()).map_or(Outcome::Completed(None), Outcome::Failed);
+        self.map(|body| {
+            let mut watched = Watched { body, watch, verdict };
+            // Nobody polls a body that is empty from the start, so its end must be noticed here.
+            if watched.body.is_end_stream() {
+                watched.watch.settle(verdict);
+            }
+            watched
+        })
+    }
+
+    fn poll_commit(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(failure_of(self).map_or(Ok(()), Err))
+    }
+
+    /// The server's own words, with the failure kept beside them for whoever asks further out.
+    fn give_up(mut self, failure: Failure) -> Result<Self, Failure> {
+        self.extensions_mut().insert(failure);
+        Ok(self)
+    }
+}
+
+// === impl Watched ===
+
+impl<B, O> Body for Watched<B, O>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+    O: Observer,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let mut this = self.project();
+        let frame = ready!(this.body.as_mut().poll_frame(cx));
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    this.watch.see(Sign::Output(u32::try_from(data.remaining()).unwrap_or(u32::MAX)));
+                }
+                // A consumer may stop here and never see the end.
+                if this.body.is_end_stream() {
+                    this.watch.settle(*this.verdict);
+                }
+                Some(Ok(frame))
+            }
+            Some(Err(error)) => {
+                let error = error.into();
+                this.watch.settle(Outcome::Failed(error.failure().map_or(Code::Transport, Failure::code)));
+                Some(Err(error))
+            }
+            None => {
+                this.watch.settle(*this.verdict);
+                None
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
