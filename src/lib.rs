@@ -7,4 +7,6 @@ pub mod layers;
 pub mod observe;
 #[cfg(feature = "protocols")]
 pub mod protocol;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+pub use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 
 /// Now, on the clock that `tokio::time::pause` stops.
 #[must_use]

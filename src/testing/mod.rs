@@ -1,0 +1,53 @@
+//! A scripted LLM provider: what it will do is written down first, then played.
+//!
+//! A [`Script`] is a list of lines, one for each request. A line is a [`Step`] (exact bytes, waits, breaks), a
+//! [`Reply`] (a well-formed answer, worded in the protocol it is asked in) or a [`Trouble`] (an error of that
+//! protocol). The same script can be played in two places:
+//!
+//! - [`Server`] plays it as real HTTP/1.1 on loopback, under the real clock;
+//! - [`Player`] plays it in-process as a tower service, exact to the millisecond under a paused clock.
+//!
+//! Both write each attempt into a [`Journal`]: what was asked, when, how the exchange ended, and when.
+//!
+//! | | [`Player`] | [`Server`] |
+//! |---|---|---|
+//! | refused connection | [`PlayError::Refused`] | accepted and reset unread; [`Server::refusing`] truly refuses |
+//! | `gzip` | plain bytes, as a client that decodes sees them | packed, with `content-encoding` |
+//! | `bytewise` | a frame for each byte | a write for each byte; the client may still read several at once |
+//! | client leaves | the reply is dropped | the connection is closed |
+//! | beyond the script | [`PlayError::Over`] | status 500 |
+//!
+//! # Example
+//!
+//! ```
+//! use watertight::testing::{Reply, Script, Server, Trouble};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! let script = Script::default()
+//!     .then(Trouble::Overloaded)
+//!     .then(Reply::of(["Hello, ", "world"]).pace(20).usage(9, 3))
+//!     .for_ever();
+//! let server = Server::start(script).await?;
+//! assert!(server.url().starts_with("http://127.0.0.1:"));
+//! assert_eq!(server.journal().attempts(), 0);
+//! # Ok(())
+//! # }
+//! ```
+
+mod format;
+mod journal;
+mod play;
+mod script;
+mod server;
+mod stage;
+mod step;
+mod wire;
+mod wording;
+
+pub use self::journal::{Ending, Journal, Seen};
+pub use self::play::{PlayBody, PlayError, Player, Playing};
+pub use self::script::{Line, Script};
+pub use self::server::Server;
+pub use self::step::{Chunk, Connect, End, Step};
+pub use self::wording::{Dialect, Reply, Trouble};
