@@ -50,7 +50,7 @@ async fn chunks_come_when_they_are_due() {
     assert_eq!((reply.status().as_u16(), reply.headers()["x-a"].as_bytes()), (201, &b"\xff"[..]));
     let (frames, error) = frames(reply.into_body()).await;
     assert_eq!(frames, [(10, "ab".into()), (30, "c".into()), (30, "d".into())]);
-    assert_eq!(error, None);
+    assert!(error.is_none(), "{error:?}");
     let seen = player.journal().ended(0).await;
     assert_eq!(seen.ending, Some(Ending::Served));
     assert_eq!(seen.closed_at, Some(start + Duration::from_millis(335)));
