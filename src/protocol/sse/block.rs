@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use memchr::memchr;
 
-use super::line::{BOM, split};
+use super::line::{BOM, DATA, bare, split};
 
 /// One event: its bytes as they came, and where in them the fields lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,13 @@ struct Span {
 // === impl Frame ===
 
 impl Frame {
+    /// The frame of one `data` line up to `end`, and a blank line.
+    #[inline]
+    pub(super) fn plain(raw: Bytes, end: usize) -> Self {
+        let start = end - bare(&raw[DATA.len()..end]).len();
+        Self { raw, data: Data::One(Span { start, end }), event: Span::default(), id: None, terminated: true }
+    }
+
     /// The data: the values of all `data` lines, joined with LF. May be empty; need not be UTF-8.
     #[inline]
     #[must_use]

@@ -4,6 +4,7 @@ use memchr::{memchr, memchr2};
 
 pub(super) const CR: u8 = b'\r';
 pub(super) const LF: u8 = b'\n';
+pub(super) const DATA: &[u8] = b"data:";
 pub(super) const BOM: &[u8] = "\u{feff}".as_bytes();
 
 /// The fields of a block as it came, known or not, in order: names and values. Comments are left out.
@@ -33,12 +34,18 @@ pub(super) fn line_end(chunk: &[u8], at: usize) -> Option<usize> {
 #[inline]
 pub(super) fn split(line: &[u8]) -> (&[u8], &[u8]) {
     // Nearly every line that matters is this one: no search for its colon.
-    let (name, value) = match line.strip_prefix(b"data:") {
+    let (name, value) = match line.strip_prefix(DATA) {
         Some(value) => (&line[..4], value),
         None => match memchr(b':', line) {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => return (line, &[]),
         },
     };
-    (name, value.strip_prefix(b" ").unwrap_or(value))
+    (name, bare(value))
+}
+
+/// The value without its leading space.
+#[inline]
+pub(super) fn bare(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b" ").unwrap_or(value)
 }
