@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 
 use super::block::{Block, Frame, Line};
 use super::item::{Item, TooLarge};
-use super::line::{DATA, LF, line_end};
+use super::line::{CR, DATA, LF, line_end};
 
 /// The largest item by default: 16 MiB.
 ///
@@ -69,7 +69,9 @@ impl Parser {
     /// waits in memory. Ignored after the end.
     pub fn push(&mut self, chunk: Bytes) {
         if self.done {
-        } else if self.chunk.is_empty() && self.queue.is_empty() {
+            return;
+        }
+        if self.chunk.is_empty() && self.queue.is_empty() {
             self.chunk = chunk;
         } else {
             self.queue.push_back(chunk);
@@ -110,10 +112,10 @@ impl Parser {
         if item.is_some() || mem::replace(&mut self.done, true) || self.held.is_empty() {
             return Ok(item);
         }
+        let first = self.block.line == 0;
         let line = self.block.line..self.held.len();
-        let first = line.start == 0;
         let read = self.block.read(&self.held, line, mem::take(&mut self.fresh));
-        let raw = Bytes::from(mem::take(&mut self.held));
+        let raw = self.cut(0);
         Ok(Some(match read {
             Line::Comment if first => Item::Comment(raw),
             Line::Comment | Line::Field | Line::Blank => self.close(raw, false),
@@ -197,17 +199,8 @@ impl Parser {
     /// Where the line after the line end at `end` begins.
     #[inline]
     fn line_after(&mut self, end: usize) -> usize {
-        if self.chunk[end] == LF {
-            return end + 1;
-        }
-        match self.chunk.get(end + 1) {
-            Some(&LF) => end + 2,
-            Some(_) => end + 1,
-            None => {
-                self.after_cr = true;
-                end + 1
-            }
-        }
+        self.after_cr = self.chunk[end] == CR && end + 1 == self.chunk.len();
+        end + 1 + usize::from(self.chunk[end..].starts_with(b"\r\n"))
     }
 
     /// The bytes of the item that ends at `at`.

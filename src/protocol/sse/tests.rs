@@ -99,8 +99,9 @@ fn a_cr_ends_the_event_without_waiting_for_its_lf() {
 /// Expected: MUST be skipped once, and only there.
 #[test]
 fn one_leading_mark_is_skipped() {
-    let streams: [&[&[u8]]; 3] = [
+    let streams: [&[&[u8]]; 4] = [
         &["\u{feff}data: a\n\n".as_bytes()],
+        &["data: a\n\n\u{feff}data: no\n\n".as_bytes()],
         &[b"\xEF", b"\xBB", b"\xBFdata: a\n\n"],
         &["\u{feff}\n\u{feff}data: no\n\ndata: a\n\n".as_bytes()],
     ];
@@ -268,6 +269,18 @@ fn nothing_comes_after_a_refusal() {
     assert_eq!(parser.next().unwrap_err().to_string(), "an event of the stream is larger than 3 bytes");
     parser.push(Bytes::from_static(b"\n"));
     assert_eq!((parser.next(), parser.finish()), (Ok(None), Ok(None)));
+}
+
+/// Scenario: all chunks are pushed before the first item is asked for.
+/// Expected: MUST give what draining after each chunk gives.
+#[test]
+fn pushed_chunks_wait_their_turn() {
+    let chunks = [&b"data: a\r"[..], b"\n\r", b"\n: hi\r\nda", b"", b"ta: b\n\n"];
+    let mut parser = Parser::new(DEFAULT_LIMIT);
+    chunks.iter().for_each(|chunk| parser.push(Bytes::copy_from_slice(chunk)));
+    let mut seen = Vec::new();
+    drain(|| parser.next(), &mut seen).unwrap();
+    assert_eq!(seen, items(&chunks));
 }
 
 /// Scenario: many events in one chunk, and one event of 4 MiB in chunks of 1 KiB.
