@@ -1,6 +1,7 @@
 //! The cost of reading an event stream. Run: `cargo bench --bench stream`.
 //!
-//! The floor is the least that any reader does: find the blank line, then read the JSON. One item is one event.
+//! The floor is the least that any reader does: find the blank line, then read the JSON. One item is one event,
+//! and a run reads 1,000 of them: its microseconds are nanoseconds per event.
 
 use std::hint::black_box;
 
