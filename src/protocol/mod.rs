@@ -7,6 +7,7 @@
 //! Nothing unknown fails a call: fields, events, deltas, blocks and stop reasons we have no word for are kept as
 //! they came and go out again to the same protocol.
 
+pub mod sse;
 mod target;
 
 pub use target::{Dialect, OutputCap, Target};
