@@ -7,6 +7,8 @@ pub mod layers;
 pub mod observe;
 #[cfg(feature = "protocols")]
 pub mod protocol;
+#[cfg(feature = "protocols")]
+pub mod provider;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;

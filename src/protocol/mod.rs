@@ -7,7 +7,15 @@
 //! Nothing unknown fails a call: fields, events, deltas, blocks and stop reasons we have no word for are kept as
 //! they came and go out again to the same protocol.
 
+pub mod anthropic_messages;
+mod decoder;
+pub mod errors;
+mod json;
+pub mod limits;
+pub mod openai_chat;
+pub mod openai_responses;
 pub mod sse;
 mod target;
 
+pub use decoder::{Decoder, decode, encode, read};
 pub use target::{Dialect, OutputCap, Target};

@@ -1,0 +1,283 @@
+//! What is known of a provider.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use serde::{Deserialize, Serialize};
+
+use crate::chat::Protocol;
+use crate::failure::ConfigError;
+use crate::layers::failover::Candidate;
+use crate::protocol::Dialect;
+
+use super::model::Model;
+use super::secret::Secret;
+
+/// What is known of a provider: endpoint, key, models.
+///
+/// ```
+/// use watertight::provider::Profile;
+///
+/// let profile = Profile::from_toml(r#"
+///     name = "house"
+///     protocol = "openai_chat"
+///     base_url = "http://127.0.0.1:8000/v1"
+///     auth = "none"
+///
+///     [models.small]
+///     id = "qwen-small"
+///     window = 32768
+/// "#)?;
+/// assert_eq!(profile.model("small").0, "qwen-small");
+/// # Ok::<_, watertight::failure::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name in facts, failures and replies.
+    pub name: String,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Where it is, without the protocol's own path: `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// The path below it; `None` is the protocol's own. `{model}` in it becomes the model's name.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// The query, as Azure's `api-version`.
+    #[serde(default)]
+    pub query: BTreeMap<String, String>,
+    /// How the key is sent.
+    #[serde(default)]
+    pub auth: Auth,
+    /// The environment variable that holds the key, where none is given.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// The key. It is never serialised.
+    #[serde(skip)]
+    pub key: Option<Secret>,
+    /// Headers sent with every request.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// How its protocol differs.
+    #[serde(default)]
+    pub dialect: Dialect,
+    /// Whether its request limits are told per day (Groq) and not per minute.
+    #[serde(default)]
+    pub daily_requests: bool,
+    /// The model asked for when a request names one that is not in `models`; `None` asks for the one it names.
+    #[serde(default)]
+    pub default_model: Option<String>,
+    /// The models, by the names requests use.
+    #[serde(default)]
+    pub models: BTreeMap<String, Model>,
+}
+
+/// How the key is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Auth {
+    /// `Authorization: Bearer KEY`.
+    #[default]
+    Bearer,
+    /// In a header of this name: `x-api-key`, `api-key`.
+    Header(String),
+    /// As bearer if there is a key; without one, not at all: local servers.
+    None,
+}
+
+// === impl Profile ===
+
+impl Profile {
+    /// A provider of this name, protocol and address that takes a bearer key.
+    pub fn new(name: impl Into<String>, protocol: Protocol, base_url: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            protocol,
+            base_url: base_url.into(),
+            path: None,
+            query: BTreeMap::new(),
+            auth: Auth::Bearer,
+            key_env: None,
+            key: None,
+            headers: BTreeMap::new(),
+            dialect: Dialect::default(),
+            daily_requests: false,
+            default_model: None,
+            models: BTreeMap::new(),
+        }
+    }
+
+    /// Reads a profile from TOML.
+    ///
+    /// # Errors
+    /// Names the field that cannot be read or cannot work.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let profile: Self =
+            toml::from_str(text).map_err(|error| ConfigError::new("profile", error.to_string()))?;
+        profile.validate()?;
+        Ok(profile)
+    }
+
+    /// Reads a profile from JSON.
+    ///
+    /// # Errors
+    /// Names the field that cannot be read or cannot work.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        let profile: Self =
+            serde_json::from_str(text).map_err(|error| ConfigError::new("profile", error.to_string()))?;
+        profile.validate()?;
+        Ok(profile)
+    }
+
+    /// Gives the key.
+    #[must_use]
+    pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Moves it to another address.
+    #[must_use]
+    pub fn at(mut self, base_url: impl Into<String>) -> Self {
+        self.base_url = base_url.into();
+        self
+    }
+
+    /// Gives it another name: two instances of one provider need two.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Asks this model for every request that names none of [`models`](Self::models).
+    #[must_use]
+    pub fn asking(mut self, model: impl Into<String>) -> Self {
+        self.default_model = Some(model.into());
+        self
+    }
+
+    /// The provider's name for a model, and what is known of it.
+    #[must_use]
+    pub fn model<'a>(&'a self, asked: &'a str) -> (&'a str, Option<&'a Model>) {
+        let asked = match &self.default_model {
+            Some(default) if !self.models.contains_key(asked) => default,
+            _ => asked,
+        };
+        let model = self.models.get(asked);
+        (model.and_then(|model| model.id.as_deref()).unwrap_or(asked), model)
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// Names the first field that cannot work.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.name.trim().is_empty() {
+            return Err(ConfigError::new("name", "must not be empty"));
+        }
+        let uri: Uri =
+            self.base_url.parse().map_err(|_| ConfigError::new("base_url", "is not an address"))?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
+            return Err(ConfigError::new("base_url", "must begin with http:// or https://, and name a host"));
+        }
+        self.uri("model").map(drop)?;
+        self.headers().map(drop)?;
+        for (name, model) in &self.models {
+            if let Some(clocks) = &model.clocks {
+                clocks.validate().map_err(|error| {
+                    ConfigError::new(format!("models.{name}.clocks.{}", error.field), error.reason)
+                })?;
+            }
+            for (field, value) in [
+                ("window", model.window),
+                ("max_output", model.max_output),
+                ("default_output", model.default_output),
+            ] {
+                if value == Some(0) {
+                    return Err(ConfigError::new(format!("models.{name}.{field}"), "must not be zero"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of a call to this model.
+    pub(super) fn uri(&self, model: &str) -> Result<Uri, ConfigError> {
+        let own = match self.protocol {
+            Protocol::OpenaiChat => "/chat/completions",
+            Protocol::OpenaiResponses => "/responses",
+            Protocol::AnthropicMessages => "/v1/messages",
+        };
+        let path = self.path.as_deref().unwrap_or(own).replace("{model}", &escape(model));
+        let mut text = format!("{}{path}", self.base_url.trim_end_matches('/'));
+        for (at, (name, value)) in self.query.iter().enumerate() {
+            let mark = if at == 0 { '?' } else { '&' };
+            text.push_str(&format!("{mark}{}={}", escape(name), escape(value)));
+        }
+        text.parse().map_err(|_| ConfigError::new("path", "does not make an address"))
+    }
+
+    /// The headers of every request, the key among them.
+    pub(super) fn headers(&self) -> Result<HeaderMap, ConfigError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in &self.headers {
+            let field = || format!("headers.{name}");
+            let header: HeaderName =
+                name.parse().map_err(|_| ConfigError::new(field(), "is not a header name"))?;
+            let value = value.parse().map_err(|_| ConfigError::new(field(), "is not a header value"))?;
+            headers.insert(header, value);
+        }
+        let Some(key) = self.secret() else { return Ok(headers) };
+        let (name, value) = match &self.auth {
+            Auth::Bearer | Auth::None => (http::header::AUTHORIZATION, format!("Bearer {}", key.expose())),
+            Auth::Header(name) => {
+                let header = name.parse().map_err(|_| ConfigError::new("auth", "is not a header name"))?;
+                (header, key.expose().to_owned())
+            }
+        };
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| ConfigError::new("key", "has characters that no header can carry"))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+        Ok(headers)
+    }
+
+    /// The key given, else the one of the environment.
+    pub(super) fn secret(&self) -> Option<Secret> {
+        let of_environment = || std::env::var(self.key_env.as_deref()?).ok().map(Secret::from);
+        self.key.clone().or_else(of_environment)
+    }
+
+    /// Checks that there is a key where one is needed.
+    pub(super) fn needs_key(&self) -> Result<(), ConfigError> {
+        if self.auth == Auth::None || self.secret().is_some() {
+            return Ok(());
+        }
+        let hint =
+            self.key_env.as_deref().map_or_else(String::new, |name| format!(", and {name} is not set"));
+        Err(ConfigError::new("key", format!("is missing for `{}`{hint}", self.name)))
+    }
+}
+
+impl From<&Profile> for Candidate {
+    fn from(profile: &Profile) -> Self {
+        Self::new(profile.name.as_str()).speaks(profile.protocol)
+    }
+}
+
+/// Escapes what may not stand in a path segment or a query.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'@' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
