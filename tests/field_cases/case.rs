@@ -8,166 +8,166 @@ use watertight::testing::Step;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Case {
-    pub id: String,
-    pub class: String,
-    pub protocol: String,
-    pub title: String,
+pub(crate) struct Case {
+    pub(crate) id: String,
+    pub(crate) class: String,
+    pub(crate) protocol: String,
+    pub(crate) title: String,
     #[serde(rename = "source")]
     _source: Value,
     #[serde(default, rename = "notes")]
     _notes: Value,
     #[serde(default)]
-    pub config: Config,
+    pub(crate) config: Config,
     #[serde(default)]
-    pub steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     #[serde(default)]
-    pub request: Value,
+    pub(crate) request: Value,
     #[serde(default)]
-    pub calls: Vec<Call>,
-    pub table: Option<Table>,
-    pub via: Option<String>,
-    pub expect: Expect,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) table: Option<Table>,
+    pub(crate) via: Option<String>,
+    pub(crate) expect: Expect,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
-    pub providers: Vec<String>,
-    pub max_attempts: u32,
-    pub backoff: Backoff,
-    pub max_retry_after_ms: u64,
-    pub deadline_ms: u64,
+pub(crate) struct Config {
+    pub(crate) providers: Vec<String>,
+    pub(crate) max_attempts: u32,
+    pub(crate) backoff: Backoff,
+    pub(crate) max_retry_after_ms: u64,
+    pub(crate) deadline_ms: u64,
     #[serde(deserialize_with = "present")]
-    pub ttfb_ms: Option<u64>,
+    pub(crate) ttfb_ms: Option<u64>,
     #[serde(deserialize_with = "present")]
-    pub idle_ms: Option<u64>,
-    pub keepalive: String,
-    pub breaker: Option<Value>,
-    pub bulkhead: Option<Value>,
-    pub limiter: Option<Value>,
-    pub cooldown_ms: Option<u64>,
-    pub now: Option<String>,
-    pub targets: BTreeMap<String, Target>,
-    pub fallbacks: BTreeMap<String, Vec<String>>,
-    pub per_call: PerCall,
-    pub consumer: Option<Consumer>,
+    pub(crate) idle_ms: Option<u64>,
+    pub(crate) keepalive: String,
+    pub(crate) breaker: Option<Value>,
+    pub(crate) bulkhead: Option<Value>,
+    pub(crate) limiter: Option<Value>,
+    pub(crate) cooldown_ms: Option<u64>,
+    pub(crate) now: Option<String>,
+    pub(crate) targets: BTreeMap<String, Target>,
+    pub(crate) fallbacks: BTreeMap<String, Vec<String>>,
+    pub(crate) per_call: PerCall,
+    pub(crate) consumer: Option<Consumer>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Backoff {
-    pub base_ms: u64,
-    pub cap_ms: u64,
-    pub jitter: String,
+pub(crate) struct Backoff {
+    pub(crate) base_ms: u64,
+    pub(crate) cap_ms: u64,
+    pub(crate) jitter: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Target {
-    pub model: Option<String>,
-    pub key: Option<String>,
-    pub protocol: Option<String>,
+pub(crate) struct Target {
+    pub(crate) model: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) protocol: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct PerCall {
-    pub failover: Option<bool>,
+pub(crate) struct PerCall {
+    pub(crate) failover: Option<bool>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Consumer {
-    pub pause_after_items: usize,
-    pub pause_ms: u64,
+pub(crate) struct Consumer {
+    pub(crate) pause_after_items: usize,
+    pub(crate) pause_ms: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
+pub(crate) struct Call {
     #[serde(default)]
-    pub at_ms: u64,
+    pub(crate) at_ms: u64,
     #[serde(default = "one")]
-    pub repeat: usize,
-    pub cancel_after_ms: Option<u64>,
+    pub(crate) repeat: usize,
+    pub(crate) cancel_after_ms: Option<u64>,
     #[serde(default)]
-    pub drop_unpolled: bool,
-    pub request: Option<Value>,
+    pub(crate) drop_unpolled: bool,
+    pub(crate) request: Option<Value>,
     #[serde(default)]
-    pub expect: Expect,
+    pub(crate) expect: Expect,
     #[serde(default, rename = "notes")]
     _notes: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Expect {
-    pub attempts: Option<usize>,
-    pub attempts_by: BTreeMap<String, usize>,
-    pub attempts_max: Option<usize>,
-    pub outcome: Option<String>,
-    pub outcomes: BTreeMap<String, usize>,
-    pub error_class: Option<String>,
-    pub error_class_any: Vec<String>,
-    pub text: Option<String>,
-    pub tool_calls: Option<Vec<ToolCall>>,
-    pub finish: Option<String>,
-    pub usage: Option<Usage>,
-    pub wait_min_ms: Option<u64>,
-    pub wait_max_ms: Option<u64>,
-    pub distinct_waits_min: Option<usize>,
-    pub elapsed_min_ms: Option<u64>,
-    pub elapsed_max_ms: Option<u64>,
-    pub start_delay_min_ms: Option<u64>,
-    pub start_delay_max_ms: Option<u64>,
-    pub retry_after_ms: Option<u64>,
-    pub message_contains: Option<String>,
-    pub upstream_sees: BTreeMap<String, Sees>,
-    pub client: Option<Value>,
+pub(crate) struct Expect {
+    pub(crate) attempts: Option<usize>,
+    pub(crate) attempts_by: BTreeMap<String, usize>,
+    pub(crate) attempts_max: Option<usize>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) outcomes: BTreeMap<String, usize>,
+    pub(crate) error_class: Option<String>,
+    pub(crate) error_class_any: Vec<String>,
+    pub(crate) text: Option<String>,
+    pub(crate) tool_calls: Option<Vec<ToolCall>>,
+    pub(crate) finish: Option<String>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) wait_min_ms: Option<u64>,
+    pub(crate) wait_max_ms: Option<u64>,
+    pub(crate) distinct_waits_min: Option<usize>,
+    pub(crate) elapsed_min_ms: Option<u64>,
+    pub(crate) elapsed_max_ms: Option<u64>,
+    pub(crate) start_delay_min_ms: Option<u64>,
+    pub(crate) start_delay_max_ms: Option<u64>,
+    pub(crate) retry_after_ms: Option<u64>,
+    pub(crate) message_contains: Option<String>,
+    pub(crate) upstream_sees: BTreeMap<String, Sees>,
+    pub(crate) client: Option<Value>,
     #[serde(rename = "notes")]
     _notes: Value,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ToolCall {
+pub(crate) struct ToolCall {
     #[serde(rename = "index")]
     _index: Option<u32>,
-    pub id: String,
-    pub name: String,
-    pub arguments: Value,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Usage {
-    pub prompt_tokens: Option<u64>,
-    pub completion_tokens: Option<u64>,
-    pub total_tokens: Option<u64>,
+pub(crate) struct Usage {
+    pub(crate) prompt_tokens: Option<u64>,
+    pub(crate) completion_tokens: Option<u64>,
+    pub(crate) total_tokens: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Sees {
-    pub model: Option<String>,
-    pub authorization: Option<String>,
-    pub not_headers: Vec<String>,
+pub(crate) struct Sees {
+    pub(crate) model: Option<String>,
+    pub(crate) authorization: Option<String>,
+    pub(crate) not_headers: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
-    pub kind: String,
-    pub now: Option<String>,
-    pub rows: Vec<Value>,
+pub(crate) struct Table {
+    pub(crate) kind: String,
+    pub(crate) now: Option<String>,
+    pub(crate) rows: Vec<Value>,
 }
 
 // === impl Table ===
 
 impl Table {
     /// The configurations of a `config` table.
-    pub fn configs(&self) -> Vec<Config> {
+    pub(crate) fn configs(&self) -> Vec<Config> {
         let config = |row: &Value| serde_json::from_value(row.get("config")?.clone()).ok();
         self.rows.iter().filter_map(config).collect()
     }

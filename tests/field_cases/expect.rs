@@ -16,7 +16,7 @@ use crate::run::Seen;
 #[derive(Default)]
 struct Complaints(Vec<String>);
 
-pub fn check(case: &Case, seen: &[(Call, Seen)], journal: &Journal) -> Vec<String> {
+pub(crate) fn check(case: &Case, seen: &[(Call, Seen)], journal: &Journal) -> Vec<String> {
     let mut complaints = Complaints::default();
     for (at, (call, seen)) in seen.iter().enumerate() {
         check_call(&format!("call {at}"), &call.expect, seen, &mut complaints);
@@ -47,7 +47,7 @@ pub fn check(case: &Case, seen: &[(Call, Seen)], journal: &Journal) -> Vec<Strin
 fn check_outcomes(expect: &Expect, seen: &[(Call, Seen)], complaints: &mut Complaints) {
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for (_, seen) in seen {
-        let word = seen.failure.as_ref().map_or(outcome(seen), |failure| word(failure.code()));
+        let word = seen.failure.as_ref().map_or_else(|| outcome(seen), |failure| word(failure.code()));
         *outcomes.entry(word.to_owned()).or_default() += 1;
     }
     if !expect.outcomes.is_empty() && expect.outcomes != outcomes {
@@ -125,9 +125,10 @@ fn check_times(name: &str, expect: &Expect, seen: &Seen, complaints: &mut Compla
     for (what, came, least, most) in bounds {
         let least = least.map(Duration::from_millis);
         let most = most.map(Duration::from_millis);
-        let fits = came.map_or(least.is_none() && most.is_none(), |came| {
-            least.is_none_or(|least| came >= least) && most.is_none_or(|most| came <= most)
-        });
+        let fits = came.map_or_else(
+            || least.is_none() && most.is_none(),
+            |came| least.is_none_or(|least| came >= least) && most.is_none_or(|most| came <= most),
+        );
         if !fits {
             complaints.say(&format!("{name}: {what}"), (least, most), came);
         }
@@ -181,7 +182,7 @@ fn json(arguments: &Value) -> Value {
 }
 
 /// The word of the cases for a code.
-pub fn word(code: Code) -> &'static str {
+pub(crate) fn word(code: Code) -> &'static str {
     match code {
         Code::RateLimited | Code::LimiterFull => "rate_limited",
         Code::QuotaExhausted => "quota_exhausted",

@@ -4,6 +4,8 @@
 //! `FIELD_TRANSPORT=loopback` plays them over real sockets, in real time. A line is printed for each case that
 //! failed or was skipped; the last line counts.
 
+#![allow(clippy::print_stdout, reason = "a test runner of its own")]
+
 mod case;
 mod expect;
 mod run;

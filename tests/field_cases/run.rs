@@ -30,22 +30,22 @@ const HANG: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What came of one call.
 #[derive(Debug, Default)]
-pub struct Seen {
-    pub id: Option<CallId>,
-    pub text: String,
-    pub partial: Option<Message>,
-    pub completion: Option<Completion>,
-    pub failure: Option<Failure>,
-    pub cancelled: bool,
-    pub elapsed: Duration,
+pub(crate) struct Seen {
+    pub(crate) id: Option<CallId>,
+    pub(crate) text: String,
+    pub(crate) partial: Option<Message>,
+    pub(crate) completion: Option<Completion>,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) cancelled: bool,
+    pub(crate) elapsed: Duration,
     /// Of each attempt: when it went out after the call was made, and when it ended.
-    pub attempts: Vec<(Duration, Option<Duration>)>,
+    pub(crate) attempts: Vec<(Duration, Option<Duration>)>,
 }
 
 /// What the facts say of attempts, by call.
 type Times = Arc<Mutex<Vec<(CallId, Instant, bool)>>>;
 
-pub fn check(case: &Case, loopback: bool) -> Vec<String> {
+pub(crate) fn check(case: &Case, loopback: bool) -> Vec<String> {
     let runtime = |paused: bool| {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().start_paused(paused).build().expect("a runtime")
@@ -236,7 +236,7 @@ where
         let url =
             if spoken == Protocol::AnthropicMessages { url.trim_end_matches("/v1").to_owned() } else { url };
         let mut profile =
-            Profile::new(name.as_str(), spoken, url).with_key(target.key.unwrap_or("key".into()));
+            Profile::new(name.as_str(), spoken, url).with_key(target.key.as_deref().unwrap_or("key"));
         profile.default_model = target.model;
         let provider = Provider::over(client, profile)?.facts(facts).wall(wall);
         let (retry, clocks) = (RetryLayer::new(retry(config)?)?, clocks(config)?);
@@ -247,7 +247,7 @@ where
     Ok(failover.config(failover_config(config))?.layer(first))
 }
 
-pub fn retry(config: &Config) -> Result<RetryConfig, ConfigError> {
+pub(crate) fn retry(config: &Config) -> Result<RetryConfig, ConfigError> {
     let retries = config.max_attempts.checked_sub(1);
     let retries = retries.ok_or_else(|| ConfigError::new("max_attempts", "must be at least 1"))?;
     Ok(RetryConfig {
@@ -262,7 +262,7 @@ pub fn retry(config: &Config) -> Result<RetryConfig, ConfigError> {
     })
 }
 
-pub fn clocks(config: &Config) -> Result<DualClockTimeoutLayer, ConfigError> {
+pub(crate) fn clocks(config: &Config) -> Result<DualClockTimeoutLayer, ConfigError> {
     let clocks = Clocks {
         first_output: config.ttfb_ms.map(Duration::from_millis),
         idle: config.idle_ms.map(Duration::from_millis),
@@ -276,20 +276,20 @@ pub fn clocks(config: &Config) -> Result<DualClockTimeoutLayer, ConfigError> {
     DualClockTimeoutLayer::with_reasoning(clocks, clocks)
 }
 
-pub fn failover_config(config: &Config) -> FailoverConfig {
+pub(crate) fn failover_config(config: &Config) -> FailoverConfig {
     let product = FailoverConfig::default();
     let spring_back = config.cooldown_ms.map_or(product.spring_back, Duration::from_millis);
     FailoverConfig { spring_back, dwell: Duration::ZERO, move_off_after: 1, ..product }
 }
 
-pub fn wall(now: Option<&str>) -> Wall {
+pub(crate) fn wall(now: Option<&str>) -> Wall {
     now.map_or_else(Wall::system, |now| {
         let date: jiff::Timestamp = now.parse().expect("a date");
         Wall::at(Duration::from_millis(u64::try_from(date.as_millisecond()).expect("after 1970")))
     })
 }
 
-pub fn protocol_of(name: &str) -> Protocol {
+pub(crate) fn protocol_of(name: &str) -> Protocol {
     match name {
         "openai-chat" => Protocol::OpenaiChat,
         "openai-responses" => Protocol::OpenaiResponses,

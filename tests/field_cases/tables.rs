@@ -15,7 +15,7 @@ use crate::case::{Config, Table};
 use crate::expect::word;
 use crate::run;
 
-pub fn check(table: &Table) -> Vec<String> {
+pub(crate) fn check(table: &Table) -> Vec<String> {
     let unix = run::wall(table.now.as_deref()).unix();
     let row = |row: &Value| match table.kind.as_str() {
         "retry_after" => waits(row, parse_retry_after(text(row, "in"), unix)),
@@ -107,4 +107,8 @@ fn chain(config: &Config) -> Result<(), watertight::failure::ConfigError> {
     }
     let names = config.providers.iter().map(String::as_str);
     FailoverLayer::new(vec![(); config.providers.len().saturating_sub(1)]).named(names).map(drop)
+}
+
+fn text<'a>(row: &'a Value, name: &str) -> &'a str {
+    row.get(name).and_then(Value::as_str).unwrap_or_default()
 }

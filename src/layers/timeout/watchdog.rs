@@ -181,6 +181,7 @@ impl Watchdog {
             Clock::Silence => "not a byte",
             Clock::Total => "no end",
         };
+        let after = Duration::from_millis(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         Failure::new(Code::Timeout(clock), format!("{what} within {after:?}"))
     }
 

@@ -1,0 +1,161 @@
+//! Run: `cargo run --example quickstart`
+//!
+//! You should see: a handful of calls through one stack, while the primary is rate-limited, stalls in mid-answer,
+//! dies, and comes back; each attempt, wait, clock, switch and spring-back as it happens, and the text as it comes.
+//!
+//! With `OPENAI_API_KEY`, `ANTHROPIC_API_KEY` or `DEEPSEEK_API_KEY` set, or `WATERTIGHT_BASE_URL` for a local server
+//! (with `WATERTIGHT_MODEL`), the same program talks to that provider.
+#![allow(clippy::print_stdout, reason = "a program for people")]
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt};
+use tokio::time::{Instant, sleep};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use watertight::chat::{Event, Protocol, Request};
+use watertight::event::{Fact, Facts};
+use watertight::failure::{ConfigError, Failure};
+use watertight::layers::failover::{Candidate, FailoverConfig};
+use watertight::layers::retry::RetryConfig;
+use watertight::layers::timeout::Clocks;
+use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::provider::{Profile, Provider, catalogue};
+use watertight::testing::{Dialect, End, Reply, Script, Server, Step, Trouble};
+
+/// Whether the last thing printed was text.
+static IN_TEXT: AtomicBool = AtomicBool::new(false);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), BoxError> {
+    let facts = timeline();
+    if let Some(profile) = of_environment()? {
+        println!("Talking to {} at {}.", profile.name, profile.base_url);
+        return ask(&mut stack(vec![profile], &facts)?, "What does a watertight bulkhead do? One sentence.")
+            .await;
+    }
+    let (north, south, spare) = servers().await?;
+    let profiles = vec![
+        Profile::new("north", Protocol::OpenaiChat, format!("{}/v1", north.url())).with_key("demo"),
+        Profile::new("south", Protocol::AnthropicMessages, south.url()).with_key("demo"),
+        Profile::new("spare", Protocol::OpenaiResponses, format!("{}/v1", spare.url())).with_key("demo"),
+    ];
+    let mut service = stack(profiles, &facts)?;
+    for (rest, what, question) in [
+        (0, "All is well.", "What keeps a ship afloat?"),
+        (0, "north is rate-limited, and says for how long.", "Even in a storm?"),
+        (0, "north stalls in mid-answer: it is void, and south begins anew.", "Which door do I close?"),
+        (0, "north rests, so nobody waits for it.", "Who is on watch?"),
+        (
+            2,
+            "north has rested, but is dead: nobody but the timeline learns of its trial.",
+            "Is anybody there?",
+        ),
+        (2, "north is back.", "Are we home?"),
+    ] {
+        sleep(Duration::from_secs(rest)).await;
+        println!("\n\x1b[1m{what}\x1b[0m");
+        ask(&mut service, question).await?;
+    }
+    Ok(())
+}
+
+/// The stack: reset around failover around, for each provider, retry, clocks and the provider itself.
+fn stack(profiles: Vec<Profile>, facts: &Facts) -> Result<impl Asks, ConfigError> {
+    let names: Vec<Candidate> = profiles.iter().map(Candidate::from).collect();
+    let retry = RetryConfig { retries: 2, base: Duration::from_millis(200), ..RetryConfig::default() };
+    let candidate = |profile| {
+        let provider = Provider::new(profile)?.facts(facts);
+        let layers = ServiceBuilder::new()
+            .layer(RetryLayer::new(retry.clone())?.facts(facts))
+            .layer(DualClockTimeoutLayer::new(Clocks::interactive())?.facts(facts));
+        Ok(layers.service(provider))
+    };
+    let mut candidates = profiles.into_iter().map(candidate).collect::<Result<Vec<_>, ConfigError>>()?;
+    let first = candidates.remove(0);
+    let soon = Duration::from_secs(2);
+    let config = FailoverConfig { spring_back: soon, dwell: soon, ..FailoverConfig::eager() };
+    let failover = FailoverLayer::new(candidates).named(names)?.config(config)?.facts(facts);
+    Ok(ServiceBuilder::new().layer(ResetLayer::default().facts(facts)).layer(failover).service(first))
+}
+
+/// What the stack is to its callers: requests in, streams of events out.
+trait Asks: Service<Request, Response: Stream<Item = Result<Event, Failure>> + Unpin, Error = Failure> {}
+
+impl<S> Asks for S where
+    S: Service<Request, Response: Stream<Item = Result<Event, Failure>> + Unpin, Error = Failure>
+{
+}
+
+/// Asks, and prints the answer as it comes.
+async fn ask(service: &mut impl Asks, question: &str) -> Result<(), BoxError> {
+    println!("  > {question}");
+    let request = Request::new("any").user(question).streaming().within(Duration::from_secs(30));
+    let mut reply = service.ready().await?.call(request).await?;
+    while let Some(event) = reply.next().await {
+        match event? {
+            Event::Text { text, .. } if IN_TEXT.swap(true, Relaxed) => print!("\x1b[36m{text}\x1b[0m"),
+            Event::Text { text, .. } => print!("           \x1b[36m{text}\x1b[0m"),
+            Event::Reset(reset) => println!("  \x1b[31mall of this is void: {}\x1b[0m", reset.failure),
+            _ => {}
+        }
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+/// Prints each fact with its time.
+fn timeline() -> Facts {
+    let start = Instant::now();
+    Facts::to(move |fact: &Fact<'_>| {
+        let line = match fact {
+            Fact::Attempt { provider, attempt, .. } => format!("-> {provider}, attempt {attempt}"),
+            Fact::RetryPlanned { failure, delay, .. } => format!("{failure}; again in {delay:.1?}"),
+            Fact::RetryRefused { failure, .. } => format!("{failure}; no more"),
+            Fact::TimedOut { clock, after, .. } => format!("clock {clock:?} ran out after {after:.1?}"),
+            Fact::FailedOver { from, to, .. } => format!("from {from} on to {to}"),
+            Fact::Moved { from, to, rest } => format!("calls begin at {to} now; {from} rests for {rest:.1?}"),
+            Fact::Trial { candidate, .. } => format!("{candidate} has rested: a trial"),
+            Fact::SprungBack { candidate, .. } => format!("sprung back to {candidate}"),
+            Fact::Reset { reason, delay, .. } => format!("reset ({reason:?}); again in {delay:.1?}"),
+            Fact::Settled { provider, usage: Some(usage), .. } => {
+                format!("<- {provider}: {} tokens", usage.total())
+            }
+            Fact::Settled { provider, elapsed, .. } => format!("<- {provider}: over after {elapsed:.2?}"),
+            other => other.name().to_owned(),
+        };
+        let end_of_text = if IN_TEXT.swap(false, Relaxed) { "\n" } else { "" };
+        println!("{end_of_text}\x1b[2m{:7.2}s  {line}\x1b[0m", start.elapsed().as_secs_f64());
+    })
+}
+
+/// Three scripted providers. The first has a bad day.
+async fn servers() -> std::io::Result<(Server, Server, Server)> {
+    let says = |text: &str| Reply::words(text).pace(40).usage(12, 9);
+    let north = Script::new([says("Air, held where no water can come.")])
+        .then(Trouble::RateLimited { retry_after: Some(1) })
+        .then(says("Even in a storm, if the doors are shut."))
+        .then(says("The one nearest the").streamed(Dialect::Chat).cut(5).end(End::Hang))
+        .then(Step::reset())
+        .then(says("We are home."));
+    let south = ["The one nearest the breach, then the next.", "South is.", "Aye, all hands on deck."];
+    let south = Script::new(south.map(says));
+    let spare = Script::new([says("Spare was never needed.")]);
+    Ok((Server::start(north).await?, Server::start(south).await?, Server::start(spare).await?))
+}
+
+/// The provider that the environment names, if it names one.
+fn of_environment() -> Result<Option<Profile>, ConfigError> {
+    let keys =
+        [("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic"), ("DEEPSEEK_API_KEY", "deepseek")];
+    let profile = match std::env::var("WATERTIGHT_BASE_URL") {
+        Ok(url) => Some(catalogue::get("llama.cpp")?.at(url)),
+        Err(_) => match keys.iter().find(|(key, _)| std::env::var_os(key).is_some()) {
+            Some((_, name)) => Some(catalogue::get(name)?),
+            None => return Ok(None),
+        },
+    };
+    let model = std::env::var("WATERTIGHT_MODEL").ok();
+    Ok(profile.map(|profile| model.into_iter().fold(profile, Profile::asking)))
+}
