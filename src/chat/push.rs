@@ -99,7 +99,7 @@ impl<'a, E: From<Failure>> Callbacks<'a, E> {
                 Some(Ok(_)) => {}
                 Some(Err(failure)) => return Err(failure.into()),
                 // A reply ends with an event or a failure; this is the failure of one polled to its end before.
-                None => return reply.fold(&mut Assembler::new()).await.map_err(E::from),
+                None => return reply.gather(&mut Assembler::new()).await.map_err(E::from),
             }
         }
     }

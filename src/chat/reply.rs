@@ -147,9 +147,9 @@ where
     /// Folds the reply into a whole.
     ///
     /// # Errors
-    /// The failure that ended the stream. Use [`fold`](Self::fold) to keep what came before it.
+    /// The failure that ended the stream. Use [`gather`](Self::gather) to keep what came before it.
     pub async fn collect(mut self) -> Result<Completion, Failure> {
-        self.fold(&mut Assembler::new()).await
+        self.gather(&mut Assembler::new()).await
     }
 
     /// Folds the reply into a whole, gathering in an assembler of the caller's, so that what came before a
@@ -157,7 +157,7 @@ where
     ///
     /// # Errors
     /// The failure that ended the stream.
-    pub async fn fold(&mut self, into: &mut Assembler) -> Result<Completion, Failure> {
+    pub async fn gather(&mut self, into: &mut Assembler) -> Result<Completion, Failure> {
         loop {
             match std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await {
                 Some(Ok(Event::Completed(completion))) => return Ok(*completion),

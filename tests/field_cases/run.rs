@@ -207,7 +207,6 @@ where
 }
 
 /// The stack of the cases: failover around retry around clocks around a provider.
-#[expect(clippy::type_complexity, reason = "a service of requests and replies, whatever it is made of")]
 fn stack<C, B>(
     case: &Case,
     clients: Vec<(C, String)>,

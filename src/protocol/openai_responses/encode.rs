@@ -183,6 +183,10 @@ fn message(message: &Message, parts: &[&Part]) -> Value {
     let said = content(parts, message.role);
     let mut out = Map::from_iter([("role".to_owned(), role.into()), ("content".to_owned(), said)]);
     message.extra.write(PROTOCOL, &mut out);
+    // OpenAI takes an assistant's turn without a type; other servers of this protocol do not.
+    if message.role == Role::Assistant {
+        out.entry("type").or_insert_with(|| "message".into());
+    }
     out.into()
 }
 
