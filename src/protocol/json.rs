@@ -82,10 +82,6 @@ impl<'a> Fields<'a> {
         self.typed(name, "must be a whole number", |value| value.as_u64())
     }
 
-    pub(super) fn integer(&mut self, name: &str) -> Result<Option<i64>, Failure> {
-        self.typed(name, "must be a whole number", |value| value.as_i64())
-    }
-
     pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Failure> {
         self.typed(name, "must be true or false", |value| value.as_bool())
     }
@@ -105,16 +101,6 @@ impl<'a> Fields<'a> {
             _ => None,
         });
         Ok(strings?.unwrap_or_default())
-    }
-
-    /// Strings, kept where they stood if a single string was there, so that it goes out as it came.
-    pub(super) fn strings_kept(&mut self, name: &str) -> Result<Vec<String>, Failure> {
-        let single = self.fields.get(name).filter(|value| value.is_string()).cloned();
-        let strings = self.strings(name)?;
-        if let Some(single) = single {
-            self.put(name, single);
-        }
-        Ok(strings)
     }
 
     fn typed<T>(

@@ -7,6 +7,7 @@ use crate::chat::Reasoning;
 /// What differs between providers of one protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "independent habits of a provider, not a state")]
 pub struct Dialect {
     /// The name of the cap on output in Chat Completions; `None` writes the name it was read with, and
     /// `max_completion_tokens` where there was none.
@@ -19,6 +20,9 @@ pub struct Dialect {
     pub stop_reason_ends: bool,
     /// Whether the model in the body is left out, since the address names it (Azure deployments).
     pub model_in_url: bool,
+    /// Whether a chat may carry cache breakpoints (`cache_control`, as OpenRouter takes it) that were not read from
+    /// one. Off by default: the first party refuses the field, and caches by itself.
+    pub cache_marks: bool,
 }
 
 /// The name of the cap on output in Chat Completions.
@@ -50,7 +54,13 @@ pub struct Target<'a> {
 
 impl Default for Dialect {
     fn default() -> Self {
-        Self { output_cap: None, ask_usage: true, stop_reason_ends: false, model_in_url: false }
+        Self {
+            output_cap: None,
+            ask_usage: true,
+            stop_reason_ends: false,
+            model_in_url: false,
+            cache_marks: false,
+        }
     }
 }
 

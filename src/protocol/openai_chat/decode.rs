@@ -1,102 +1,139 @@
 //! A whole reply.
 
-use serde_json::Value;
+use http::StatusCode;
+use serde_json::{Map, Value};
 
-use crate::chat::{Completion, Content, Extra, Message, Part, Reasoning, Role, Stop, ToolCall, Usage};
+use crate::chat::{Completion, Content, Extra, Message, Part, Reasoning, Role, Stop};
 use crate::failure::{Code, Failure};
 use crate::protocol::errors;
-use crate::protocol::json::{self, string};
 use crate::time::Wall;
 
-use super::wire::{WireUsage, stop};
+use super::{CHAT, PLACE, lenient, turn_in};
 
-/// Reads a whole reply. Blanks before it are skipped; only the first choice is read.
+/// Reads a whole reply, as it comes without streaming.
 ///
 /// # Errors
-/// The failure that it carries, or `INVALID_RESPONSE` for what is not a reply.
+/// The body tells of an error, or it is no reply at all (`INVALID_RESPONSE`).
 pub fn decode(body: &[u8], wall: Wall) -> Result<Completion, Failure> {
-    let reply = json::whole(body)?;
-    if errors::has_error(&reply) {
-        return Err(errors::in_band(&reply, wall.unix()));
+    let body = body.trim_ascii_start();
+    let value: Value = serde_json::from_slice(body).map_err(|_| broken(body))?;
+    if let Some(error) = lenient::error_in(&value) {
+        return Err(errors::in_band(error, wall.unix()));
     }
-    let Some(choice) = reply.pointer("/choices/0") else {
-        return Err(match reply.get("object").and_then(Value::as_str) {
-            Some("error") => errors::in_band(&reply, wall.unix()),
-            _ => Failure::new(Code::InvalidResponse, "the reply has no choices"),
-        });
+    let Value::Object(mut reply) = value else { return Err(broken(body)) };
+    let Some(Value::Array(choices)) = reply.remove("choices") else { return Err(no_choice()) };
+    let first = choices.into_iter().find(|choice| {
+        let index = choice.get("index").and_then(Value::as_u64);
+        choice.is_object() && index.unwrap_or(0) == 0
+    });
+    let Some(Value::Object(mut choice)) = first else { return Err(no_choice()) };
+    let stop = match choice.get("finish_reason").and_then(Value::as_str) {
+        None | Some("") => Stop::Unknown,
+        Some(reason) => stop_of(reason)?,
     };
-    if errors::has_error(choice) {
-        return Err(errors::in_band(&reply, wall.unix()));
+    let message = match choice.remove("message") {
+        Some(Value::Object(message)) => spoken(message)?,
+        _ => Message::new(Role::Assistant, Vec::new()),
+    };
+    let groq = reply.get("x_groq").and_then(|aside| aside.get("usage"));
+    let places = [reply.get("usage"), groq, choice.get("usage")];
+    let usage = places.into_iter().find_map(|usage| lenient::figures(usage)?.usage());
+    let mut completion = Completion::new(message, stop, usage);
+    completion.id = take_text(&mut reply, "id");
+    completion.model = take_text(&mut reply, "model");
+    reply.retain(|name, value| name != "usage" && !value.is_null());
+    if let Some(logprobs) = choice.remove("logprobs").filter(|logprobs| !logprobs.is_null()) {
+        reply.insert("logprobs".to_owned(), logprobs);
     }
-    let reason = choice.get("finish_reason").and_then(Value::as_str).unwrap_or_default();
-    let message = choice.get("message").map_or_else(|| Message::new(Role::Assistant, Vec::new()), message);
-    let calls = message.tool_calls().next().is_some();
-    let stop = match stop(reason) {
-        None => {
-            return Err(Failure::new(Code::Server, format!("the provider ended the answer with `{reason}`")));
+    completion.extra = Extra::rest(CHAT, reply);
+    settle(&mut completion);
+    Ok(completion)
+}
+
+/// A finish reason in our words.
+pub(super) fn stop_of(reason: &str) -> Result<Stop, Failure> {
+    Ok(match reason {
+        "stop" | "eos" | "end_turn" => Stop::End,
+        "length" | "max_tokens" => Stop::Length,
+        "tool_calls" | "function_call" => Stop::ToolCalls,
+        "content_filter" => Stop::ContentFilter,
+        "model_length" => Stop::Window,
+        "error" | "insufficient_system_resource" => {
+            let message = format!("the provider stopped with the finish reason `{reason}`");
+            return Err(Failure::new(Code::Server, message).with_status(StatusCode::OK));
         }
-        Some(Stop::Other(reason)) if reason.is_empty() => {
-            if calls {
-                Stop::ToolCalls
-            } else {
-                Stop::Unknown
-            }
-        }
-        Some(stop) => stop,
-    };
-    Ok(Completion {
-        message,
-        stop,
-        usage: usage(&reply),
-        id: string(&reply, "id").into(),
-        model: string(&reply, "model").into(),
-        extra: Extra::NONE,
+        other => Stop::Other(other.into()),
     })
 }
 
-fn usage(reply: &Value) -> Option<Usage> {
-    let places = [reply.get("usage"), reply.pointer("/x_groq/usage")];
-    places.into_iter().flatten().find_map(WireUsage::of)
+/// Makes a turn that ended plainly with tool calls wait for them.
+pub(super) fn settle(completion: &mut Completion) {
+    if completion.stop == Stop::End && completion.message.tool_calls().next().is_some() {
+        completion.stop = Stop::ToolCalls;
+    }
 }
 
-/// The parts of an assistant's turn: reasoning, text, refusal, tool calls.
-pub(super) fn message(message: &Value) -> Message {
-    let said = |name: &str| message.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let mut parts: Vec<Part> = Vec::new();
-    if let Some(text) = said("reasoning_content").or_else(|| said("reasoning")) {
-        parts.push(Content::Reasoning(Reasoning { text: text.to_owned(), ..Reasoning::default() }).into());
+/// The failure of something that is not the protocol. What it is instead is never shown.
+pub(super) fn broken(data: &[u8]) -> Failure {
+    let message = match data.trim_ascii() {
+        [] => "the answer is empty",
+        [b'<', ..] => "the answer is a page of markup, not JSON",
+        [b'{' | b'[', ..] => "the answer is broken JSON",
+        _ => "the answer is not JSON",
+    };
+    Failure::new(Code::InvalidResponse, message).with_status(StatusCode::OK)
+}
+
+fn no_choice() -> Failure {
+    Failure::new(Code::InvalidResponse, "the answer holds no choice").with_status(StatusCode::OK)
+}
+
+/// The turn of a reply: as one of a request, save what is empty or says nothing.
+fn spoken(mut message: Map<String, Value>) -> Result<Message, Failure> {
+    message.retain(|name, value| match value {
+        Value::Null => false,
+        Value::Array(calls) => !(calls.is_empty() && name == "tool_calls"),
+        _ => true,
+    });
+    message.insert("role".to_owned(), Value::from("assistant"));
+    // Text between thoughts may come as anything; only strings and lists are content.
+    if !message.get("content").is_some_and(|content| content.is_string() || content.is_array()) {
+        message.remove("content");
     }
-    match message.get("content") {
-        Some(Value::String(text)) if !text.is_empty() => parts.push(Part::text(text.as_str())),
-        Some(Value::Array(items)) => {
-            let texts = items.iter().filter_map(|item| item.get("text")?.as_str());
-            parts.extend(texts.map(Part::text));
+    let mut turn = turn_in::turn(message).map_err(|why| {
+        Failure::new(Code::InvalidResponse, format!("choices[0].message: {why}")).with_status(StatusCode::OK)
+    })?;
+    let calls = turn.tool_calls().next().is_some();
+    let details = turn.extra.get(CHAT, "reasoning_details").is_some();
+    turn.parts.retain(|part| match &part.content {
+        Content::Text(text) | Content::Refusal(text) => !text.is_empty(),
+        Content::Reasoning(reasoning) => calls || details || !reasoning.text.is_empty(),
+        _ => true,
+    });
+    let thought = turn.parts.iter().any(|part| matches!(part.content, Content::Reasoning(_)));
+    if details && !thought {
+        let mut part = Part::from(Content::Reasoning(Reasoning::default()));
+        part.extra.set(CHAT, PLACE, "reasoning");
+        turn.parts.insert(0, part);
+    }
+    for part in &mut turn.parts {
+        if let Content::ToolCall(call) = &mut part.content
+            && call.arguments.is_empty()
+        {
+            call.arguments.push_str("{}");
         }
-        _ => {}
     }
-    if let Some(text) = said("refusal") {
-        parts.push(Content::Refusal(text.to_owned()).into());
+    // How an absent content was spelled is of no use for the way back.
+    if let Some(mut fields) = turn.extra.fields(CHAT).cloned() {
+        fields.remove("content");
+        turn.extra = Extra::rest(CHAT, fields);
     }
-    let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-    parts.extend(calls.map(|call| Content::ToolCall(tool_call(call)).into()));
-    if let Some(function) = message.get("function_call").filter(|function| function.is_object()) {
-        let call = ToolCall::new("", string(function, "name"), arguments(function.get("arguments")));
-        parts.push(Content::ToolCall(call).into());
-    }
-    Message::new(Role::Assistant, parts)
+    Ok(turn)
 }
 
-fn tool_call(call: &Value) -> ToolCall {
-    let function = call.get("function").or_else(|| call.get("custom")).unwrap_or(&Value::Null);
-    let given = function.get("arguments").or_else(|| function.get("input"));
-    ToolCall::new(string(call, "id"), string(function, "name"), arguments(given))
-}
-
-/// Arguments as the string that came; an object is written out, and none are `{}`.
-fn arguments(value: Option<&Value>) -> String {
-    match value {
-        Some(Value::String(text)) if !text.is_empty() => text.clone(),
-        Some(object @ Value::Object(_)) => object.to_string(),
-        _ => "{}".to_owned(),
+fn take_text(reply: &mut Map<String, Value>, name: &str) -> Box<str> {
+    match reply.remove(name) {
+        Some(Value::String(text)) => text.into(),
+        _ => Box::default(),
     }
 }

@@ -1,88 +1,46 @@
-//! A streamed reply, frame by frame.
+//! A reply, frame by frame.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use http::StatusCode;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::chat::{Assembler, Completion, Event, Extra, Stop, ToolCallStart, Usage};
+use crate::chat::{Event, Message, Stop};
 use crate::failure::{Code, Failure};
 use crate::protocol::{Dialect, errors};
 use crate::time::Wall;
 
-use super::wire::{Chunk, Delta, Fragment, Function, WireUsage, stop};
+use super::decode::broken;
+use super::fold::Fold;
+use super::lenient;
+use super::wire::Chunk;
 
-/// Block of the reasoning, of the text, of a refusal; tool calls follow from [`TOOLS`] on.
-const REASONING: u32 = 0;
-const TEXT: u32 = 1;
-const REFUSAL: u32 = 2;
-const TOOLS: u32 = 3;
+/// Names of events whose data may be anything, since they only say that the server lives.
+const HEARTBEATS: [&str; 4] = ["heartbeat", "keep-alive", "keepalive", "ping"];
 
-/// The most tool calls of one reply. No model makes so many; an index above is a fault of the sender, and the call
-/// goes where no index would have sent it.
-const MAX_TOOLS: u32 = 4096;
-
-/// Reads a streamed reply. See the [module](super).
+/// Folds the frames of a streamed reply into events, of which the last is [`Event::Completed`].
 #[derive(Debug)]
 pub struct Decoder {
     wall: Wall,
-    assembler: Assembler,
-    tools: Vec<Tool>,
-    last_tool: Option<usize>,
-    id: Box<str>,
-    model: Box<str>,
-    started: bool,
-    output: bool,
-    usage: Option<Usage>,
+    fold: Fold,
     stop: Option<Stop>,
     done: bool,
-}
-
-/// A tool call by the two names it may go by.
-#[derive(Debug)]
-struct Tool {
-    id: String,
-    index: Option<u32>,
-    block: u32,
 }
 
 // === impl Decoder ===
 
 impl Decoder {
-    /// With nothing read.
+    /// With nothing read. The dialect changes nothing about how a chat is read.
     #[must_use]
-    pub fn new(_: &Dialect, wall: Wall) -> Self {
-        Self {
-            wall,
-            assembler: Assembler::new(),
-            tools: Vec::new(),
-            last_tool: None,
-            id: Box::default(),
-            model: Box::default(),
-            started: false,
-            output: false,
-            usage: None,
-            stop: None,
-            done: false,
-        }
+    pub fn new(_dialect: &Dialect, wall: Wall) -> Self {
+        Self { wall, fold: Fold::default(), stop: None, done: false }
     }
 
-    /// Whether nothing more is to be read.
-    #[must_use]
-    pub const fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// Whether there was a finish reason, so that only usage and the sentinel are awaited.
-    #[must_use]
-    pub const fn is_settled(&self) -> bool {
-        self.stop.is_some()
-    }
-
-    /// Reads one frame.
+    /// Takes in one frame: the name of its event, if it has one, and its data.
     ///
     /// # Errors
-    /// The failure that the frame carries, or `INVALID_RESPONSE` for one that is not JSON.
+    /// The frame tells of an error, is no JSON, or is the sentinel of a stream that had no end.
     pub fn frame(
         &mut self,
         event: Option<&str>,
@@ -92,34 +50,98 @@ impl Decoder {
         if self.done {
             return Ok(());
         }
-        let read = if data.starts_with(b"[DONE]") {
-            self.sentinel(out)
-        } else if event == Some("error") {
-            Err(self.error(data))
-        } else {
-            match serde_json::from_slice::<Chunk<'_>>(data) {
-                Ok(chunk) => self.chunk(chunk, data, out),
-                Err(_) => self.odd(data, out),
-            }
-        };
+        let read = self.read(event, data.trim_ascii(), out);
         self.done |= read.is_err();
         read
     }
 
-    /// The bytes ended.
+    /// Takes in the end of the bytes.
     ///
     /// # Errors
-    /// `TRUNCATED`, if there was no finish reason.
+    /// `TRUNCATED`, if no finish reason came.
     pub fn end(&mut self, out: &mut VecDeque<Event>) -> Result<(), Failure> {
-        if self.done {
-            return Ok(());
-        }
         match self.stop.take() {
+            _ if self.done => {}
             Some(stop) => self.complete(stop, out),
             None => {
                 self.done = true;
-                return Err(Failure::new(Code::Truncated, "the stream ended without a finish reason"));
+                return Err(truncated("the stream ended without a finish reason"));
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the last event was pushed or a failure returned; nothing more is read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether the finish reason came, so that an end from here on is a success.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.done || self.stop.is_some()
+    }
+
+    fn read(&mut self, event: Option<&str>, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
+        if event == Some("error") {
+            return Err(self.reported(data));
+        }
+        if data.starts_with(b"{")
+            && let Ok(text) = std::str::from_utf8(data)
+            && let Ok(mut chunk) = serde_json::from_str::<Chunk<'_>>(text)
+            && is_plain(&chunk)
+        {
+            return self.apply(&mut chunk, out);
+        }
+        if data.starts_with(b"[DONE]") {
+            return self.sentinel(out);
+        }
+        self.read_slowly(event, data, out)
+    }
+
+    /// Reads what does not fit the shape of a chunk.
+    #[cold]
+    fn read_slowly(
+        &mut self,
+        event: Option<&str>,
+        data: &[u8],
+        out: &mut VecDeque<Event>,
+    ) -> Result<(), Failure> {
+        let heartbeat = data.is_empty() || event.is_some_and(|name| HEARTBEATS.contains(&name));
+        let Some(frame) = json(data) else {
+            if heartbeat || self.is_settled() {
+                out.push_back(Event::KeepAlive);
+                return Ok(());
+            }
+            return Err(broken(data));
+        };
+        if let Some(error) = lenient::error_in(&frame) {
+            return Err(errors::in_band(error, self.wall.unix()));
+        }
+        let mut chunk = lenient::chunk(&frame);
+        if chunk.choices.is_none() && chunk.figures().is_none() {
+            out.push_back(Event::KeepAlive);
+            return Ok(());
+        }
+        self.apply(&mut chunk, out)
+    }
+
+    /// The failure of a frame whose event is named an error.
+    fn reported(&self, data: &[u8]) -> Failure {
+        let frame = match json(data) {
+            Some(frame @ Value::Object(_)) => frame,
+            Some(frame @ Value::Array(_)) => lenient::error_in(&frame).cloned().unwrap_or(frame),
+            Some(Value::String(text)) => Value::from_iter([("error", text)]),
+            _ if data.starts_with(b"<") => return broken(data),
+            _ => Value::from_iter([("error", String::from_utf8_lossy(data).into_owned())]),
+        };
+        errors::in_band(&frame, self.wall.unix())
+    }
+
+    fn apply(&mut self, chunk: &mut Chunk<'_>, out: &mut VecDeque<Event>) -> Result<(), Failure> {
+        if let Some(stop) = self.fold.take(chunk, self.stop.is_some(), out)? {
+            self.stop.get_or_insert(stop);
         }
         Ok(())
     }
@@ -127,12 +149,16 @@ impl Decoder {
     fn sentinel(&mut self, out: &mut VecDeque<Event>) -> Result<(), Failure> {
         match self.stop.take() {
             Some(stop) => self.complete(stop, out),
-            None if self.output => self.complete(Stop::Unknown, out),
+            None if self.fold.is_empty() => {
+                return Err(truncated("the stream ended with its sentinel and no output"));
+            }
             None => {
-                return Err(Failure::new(
-                    Code::Truncated,
-                    "the stream ended with neither output nor a finish reason",
-                ));
+                let completion = self.fold.finish(Stop::Unknown);
+                if has_half_arguments(&completion.message) {
+                    return Err(truncated("the stream ended with its sentinel inside a tool call"));
+                }
+                self.done = true;
+                out.push_back(Event::Completed(Box::new(completion)));
             }
         }
         Ok(())
@@ -140,177 +166,25 @@ impl Decoder {
 
     fn complete(&mut self, stop: Stop, out: &mut VecDeque<Event>) {
         self.done = true;
-        let message = std::mem::take(&mut self.assembler).finish();
-        out.push_back(Event::Completed(Box::new(Completion {
-            message,
-            stop,
-            usage: self.usage,
-            id: std::mem::take(&mut self.id),
-            model: std::mem::take(&mut self.model),
-            extra: Extra::NONE,
-        })));
-    }
-
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
-        let choices = chunk.choices.unwrap_or_default();
-        if chunk.error.is_some() || choices.iter().any(|choice| choice.error.is_some()) {
-            return self.odd(data, out);
-        }
-        if !self.started {
-            self.start(chunk.id, chunk.model, out);
-        }
-        let usage = chunk.usage.or_else(|| chunk.x_groq?.usage);
-        if let Some(usage) = usage.and_then(|usage| usage.figures()) {
-            self.usage = Some(usage);
-        }
-        for choice in choices {
-            if choice.index.is_some_and(|index| index > 0) {
-                continue;
-            }
-            if let Some(delta) = choice.delta {
-                self.delta(delta, out);
-            }
-            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-                self.finish(&reason)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn start(&mut self, id: Option<Cow<'_, str>>, model: Option<Cow<'_, str>>, out: &mut VecDeque<Event>) {
-        self.id = id.unwrap_or_default().into();
-        self.model = model.unwrap_or_default().into();
-        self.started = !self.id.is_empty() || !self.model.is_empty();
-        if self.started {
-            out.push_back(Event::Started { id: self.id.clone(), model: self.model.clone() });
-        }
-    }
-
-    fn delta(&mut self, delta: Delta<'_>, out: &mut VecDeque<Event>) {
-        let said = |text: Option<Cow<'_, str>>| text.filter(|text| !text.is_empty()).map(Cow::into_owned);
-        // Some servers send both names with the same text.
-        if let Some(text) = said(delta.reasoning_content).or_else(|| said(delta.reasoning)) {
-            self.push(Event::Reasoning { index: REASONING, text }, out);
-        }
-        if let Some(text) = said(delta.content) {
-            self.push(Event::Text { index: TEXT, text }, out);
-        }
-        if let Some(text) = said(delta.refusal) {
-            self.push(Event::Refusal { index: REFUSAL, text }, out);
-        }
-        for fragment in delta.tool_calls.unwrap_or_default() {
-            self.fragment(fragment, out);
-        }
-        if let Some(function) = delta.function_call {
-            self.fragment(Fragment { index: Some(0), function: Some(function), ..Fragment::default() }, out);
-        }
-    }
-
-    fn fragment(&mut self, fragment: Fragment<'_>, out: &mut VecDeque<Event>) {
-        let Function { name, arguments, input } = fragment.function.or(fragment.custom).unwrap_or_default();
-        let id = fragment.id.unwrap_or_default();
-        let name = name.unwrap_or_default();
-        let (at, new) = self.tool(&id, fragment.index);
-        let tool = &mut self.tools[at];
-        let late = tool.id.is_empty() && !id.is_empty();
-        if late {
-            tool.id = id.clone().into_owned();
-        }
-        let index = tool.block;
-        if new || late || !name.is_empty() {
-            let start = Box::new(ToolCallStart { id: id.into_owned(), name: name.into_owned() });
-            self.push(Event::ToolCall { index, start }, out);
-        }
-        let text = arguments.or(input).unwrap_or_default();
-        if !text.is_empty() {
-            self.push(Event::ToolArguments { index, text: text.into_owned() }, out);
-        }
-    }
-
-    /// Which call a fragment belongs to, and whether it opens it.
-    fn tool(&mut self, id: &str, index: Option<u32>) -> (usize, bool) {
-        let index = index.filter(|index| *index < MAX_TOOLS);
-        let by_id = || self.tools.iter().position(|tool| !id.is_empty() && tool.id == id);
-        let by_index = || self.tools.iter().rposition(|tool| index.is_some() && tool.index == index);
-        let unnamed = |at: &usize| id.is_empty() || self.tools[*at].id.is_empty();
-        let known = by_id().or_else(|| by_index().filter(unnamed));
-        let known = known.or_else(|| self.last_tool.filter(|_| id.is_empty() && index.is_none()));
-        let (at, new) = known.map_or((self.tools.len(), true), |at| (at, false));
-        if new {
-            // Order is that of the index; a call whose index is taken, or that has none, comes after all others.
-            let free = |block: &u32| self.tools.iter().all(|tool| tool.block != *block);
-            let last = self.tools.iter().map(|tool| tool.block + 1).max().unwrap_or(TOOLS);
-            let block = index.map(|index| TOOLS + index).filter(free).unwrap_or(last);
-            self.tools.push(Tool { id: String::new(), index, block });
-        }
-        self.last_tool = Some(at);
-        (at, new)
-    }
-
-    fn finish(&mut self, reason: &str) -> Result<(), Failure> {
-        let Some(stop) = stop(reason) else {
-            return Err(Failure::new(Code::Server, format!("the provider ended the answer with `{reason}`")));
-        };
-        self.stop = Some(stop);
-        Ok(())
-    }
-
-    fn push(&mut self, event: Event, out: &mut VecDeque<Event>) {
-        self.output = true;
-        self.assembler.push(&event);
-        out.push_back(event);
-    }
-
-    /// A frame that does not fit the usual shape: read again without demands.
-    fn odd(&mut self, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
-        let Ok(value) = serde_json::from_slice::<Value>(data) else {
-            return Err(Failure::new(Code::InvalidResponse, "a frame of the stream is not JSON"));
-        };
-        if errors::has_error(&value)
-            || value.pointer("/choices/0/error").is_some_and(|error| !error.is_null())
-        {
-            return Err(errors::in_band(&value, self.wall.unix()));
-        }
-        if let Some(usage) = value.get("usage").and_then(WireUsage::of) {
-            self.usage = Some(usage);
-        }
-        let Some(choice) = value.pointer("/choices/0") else { return Ok(()) };
-        let text = |path: &str| choice.pointer(path).and_then(Value::as_str).map(Cow::Borrowed);
-        let calls = choice.pointer("/delta/tool_calls").and_then(Value::as_array);
-        let delta = Delta {
-            content: text("/delta/content"),
-            reasoning_content: text("/delta/reasoning_content"),
-            reasoning: text("/delta/reasoning"),
-            refusal: text("/delta/refusal"),
-            tool_calls: calls.map(|calls| calls.iter().map(loose_fragment).collect()),
-            function_call: None,
-        };
-        self.delta(delta, out);
-        match text("/finish_reason").filter(|reason| !reason.is_empty()) {
-            Some(reason) => self.finish(&reason),
-            None => Ok(()),
-        }
-    }
-
-    fn error(&self, data: &[u8]) -> Failure {
-        match serde_json::from_slice::<Value>(data) {
-            Ok(value) => errors::in_band(&value, self.wall.unix()),
-            Err(_) => Failure::new(Code::Server, String::from_utf8_lossy(data)),
-        }
+        out.push_back(Event::Completed(Box::new(self.fold.finish(stop))));
     }
 }
 
-/// A tool-call fragment of any shape; arguments that came as an object are written out.
-fn loose_fragment(value: &Value) -> Fragment<'_> {
-    let text = |path: &str| value.pointer(path).and_then(Value::as_str).map(Cow::Borrowed);
-    let arguments = text("/function/arguments").or_else(|| {
-        let object = value.pointer("/function/arguments").filter(|object| object.is_object())?;
-        Some(Cow::Owned(object.to_string()))
-    });
-    Fragment {
-        index: value.get("index").and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok()),
-        id: text("/id"),
-        function: Some(Function { name: text("/function/name"), arguments, input: None }),
-        custom: None,
-    }
+/// Whether a chunk is one, with no error in it.
+fn is_plain(chunk: &Chunk<'_>) -> bool {
+    let choice = chunk.choices.as_ref().map(|choices| &choices.0);
+    chunk.error.is_none() && choice.is_some_and(|choice| choice.as_ref().is_none_or(|it| it.error.is_none()))
+}
+
+/// Reads JSON, in spite of bytes that are no text.
+fn json(data: &[u8]) -> Option<Value> {
+    serde_json::from_slice(data).ok().or_else(|| serde_json::from_str(&String::from_utf8_lossy(data)).ok())
+}
+
+fn has_half_arguments(message: &Message) -> bool {
+    message.tool_calls().any(|call| serde_json::from_str::<IgnoredAny>(&call.arguments).is_err())
+}
+
+fn truncated(message: &str) -> Failure {
+    Failure::new(Code::Truncated, message).with_status(StatusCode::OK)
 }
