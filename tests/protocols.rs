@@ -123,95 +123,107 @@ async fn an_early_end_is_never_a_success() {
 /// A request with every kind of part, tool, option and unknown field that a protocol has.
 fn rich(protocol: Protocol) -> Value {
     match protocol {
-        Protocol::OpenaiResponses => json!({
-            "model": "m", "stream": true, "instructions": "Be brief.", "temperature": 0.25, "top_p": 0.5,
-            "max_output_tokens": 900, "parallel_tool_calls": false, "tool_choice": {"type": "function", "name": "f"},
-            "reasoning": {"effort": "low", "summary": "auto"}, "text": {"format": {"type": "json_object"}},
-            "previous_response_id": "resp_1", "store": false, "metadata": {"a": "b"}, "unknown": [1, null],
-            "tools": [
-                {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true, "x": 1},
-                {"type": "web_search", "filters": {"allowed_domains": ["example.org"]}}
-            ],
-            "input": [
-                {"type": "message", "role": "developer", "content": "Mind the gap."},
-                {"role": "user", "content": [
-                    {"type": "input_text", "text": "look", "x": true},
-                    {"type": "input_image", "image_url": "data:image/png;base64,QUJD", "detail": "low"},
-                    {"type": "input_image", "file_id": "file_1"},
-                    {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,QUJD"},
-                    {"type": "input_hologram", "depth": 3}
-                ]},
-                {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "zzz"},
-                {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": "final",
-                 "content": [{"type": "output_text", "text": "so", "annotations": []}, {"type": "refusal", "refusal": "no"}]},
-                {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{\"a\":1}", "status": "completed"},
-                {"type": "function_call_output", "call_id": "call_1", "output": [{"type": "input_text", "text": "42"}]},
-                {"type": "item_reference", "id": "msg_0"},
-                {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-            ]
-        }),
-        Protocol::AnthropicMessages => json!({
-            "model": "m", "stream": true, "max_tokens": 900, "temperature": 0.25, "top_p": 0.5, "top_k": 40,
-            "stop_sequences": ["END"], "thinking": {"type": "enabled", "budget_tokens": 2000},
-            "metadata": {"user_id": "u"}, "service_tier": "auto", "unknown": {"a": [1]},
-            "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": true},
-            "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
-            "tools": [
-                {"name": "f", "description": "d", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}, "x": 1},
-                {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
-            ],
-            "messages": [
-                {"role": "user", "content": [
-                    {"type": "text", "text": "look", "cache_control": {"type": "ephemeral"}, "x": true},
-                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}},
-                    {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}, "title": "A"},
-                    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}},
-                    {"type": "hologram", "depth": 3}
-                ]},
-                {"role": "assistant", "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "sig"},
-                    {"type": "redacted_thinking", "data": "zzz"},
-                    {"type": "text", "text": "so", "citations": []},
-                    {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1, "b": [1.5, "x"]}},
-                    {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "q"}}
-                ]},
-                {"role": "user", "content": [
-                    {"type": "tool_result", "tool_use_id": "t1", "content": "42", "is_error": true},
-                    {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "43"}], "is_error": false},
-                    {"type": "text", "text": "go on"}
-                ]},
-                {"role": "system", "content": "Mind the gap."},
-                {"role": "user", "content": "plain"}
-            ]
-        }),
-        _ => json!({
-            "model": "m", "stream": true, "stream_options": {"include_usage": true, "include_obfuscation": false},
-            "temperature": 0.25, "top_p": 0.5, "max_tokens": 10, "max_completion_tokens": 900, "n": 1, "seed": -7,
-            "stop": "END", "parallel_tool_calls": false, "reasoning_effort": "low", "unknown": {"a": [1]},
-            "tool_choice": {"type": "function", "function": {"name": "f"}}, "response_format": {"type": "json_object"},
-            "tools": [
-                {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true, "x": 1}},
-                {"type": "custom", "custom": {"name": "g"}}
-            ],
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "developer", "content": [{"type": "text", "text": "Mind the gap."}], "name": "dev"},
-                {"role": "user", "content": [
-                    {"type": "text", "text": "look", "cache_control": {"type": "ephemeral"}},
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD", "detail": "low"}},
-                    {"type": "input_audio", "input_audio": {"data": "QUJD", "format": "wav"}},
-                    {"type": "file", "file": {"file_id": "file_1"}},
-                    {"type": "hologram", "depth": 3}
-                ]},
-                {"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
-                    {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}
-                ]},
-                {"role": "tool", "tool_call_id": "call_1", "content": "42"},
-                {"role": "assistant", "content": "so", "refusal": null},
-                {"role": "user", "content": "plain"}
-            ]
-        }),
+        Protocol::OpenaiResponses => rich_responses(),
+        Protocol::AnthropicMessages => rich_messages(),
+        _ => rich_chat(),
     }
+}
+
+fn rich_responses() -> Value {
+    json!({
+        "model": "m", "stream": true, "instructions": "Be brief.", "temperature": 0.25, "top_p": 0.5,
+        "max_output_tokens": 900, "parallel_tool_calls": false, "tool_choice": {"type": "function", "name": "f"},
+        "reasoning": {"effort": "low", "summary": "auto"}, "text": {"format": {"type": "json_object"}},
+        "previous_response_id": "resp_1", "store": false, "metadata": {"a": "b"}, "unknown": [1, null],
+        "tools": [
+            {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true, "x": 1},
+            {"type": "web_search", "filters": {"allowed_domains": ["example.org"]}}
+        ],
+        "input": [
+            {"type": "message", "role": "developer", "content": "Mind the gap."},
+            {"role": "user", "content": [
+                {"type": "input_text", "text": "look", "x": true},
+                {"type": "input_image", "image_url": "data:image/png;base64,QUJD", "detail": "low"},
+                {"type": "input_image", "file_id": "file_1"},
+                {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,QUJD"},
+                {"type": "input_hologram", "depth": 3}
+            ]},
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "zzz"},
+            {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": "final",
+             "content": [{"type": "output_text", "text": "so", "annotations": []}, {"type": "refusal", "refusal": "no"}]},
+            {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{\"a\":1}", "status": "completed"},
+            {"type": "function_call_output", "call_id": "call_1", "output": [{"type": "input_text", "text": "42"}]},
+            {"type": "item_reference", "id": "msg_0"},
+            {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+        ]
+    })
+}
+
+fn rich_messages() -> Value {
+    json!({
+        "model": "m", "stream": true, "max_tokens": 900, "temperature": 0.25, "top_p": 0.5, "top_k": 40,
+        "stop_sequences": ["END"], "thinking": {"type": "enabled", "budget_tokens": 2000},
+        "metadata": {"user_id": "u"}, "service_tier": "auto", "unknown": {"a": [1]},
+        "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": true},
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
+        "tools": [
+            {"name": "f", "description": "d", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}, "x": 1},
+            {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+        ],
+        "messages": [
+            {"role": "user", "content": [
+                {"type": "text", "text": "look", "cache_control": {"type": "ephemeral"}, "x": true},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}},
+                {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}, "title": "A"},
+                {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}},
+                {"type": "hologram", "depth": 3}
+            ]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "zzz"},
+                {"type": "text", "text": "so", "citations": []},
+                {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1, "b": [1.5, "x"]}},
+                {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "q"}}
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": "42", "is_error": true},
+                {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "43"}], "is_error": false},
+                {"type": "text", "text": "go on"}
+            ]},
+            {"role": "system", "content": "Mind the gap."},
+            {"role": "user", "content": "plain"}
+        ]
+    })
+}
+
+fn rich_chat() -> Value {
+    json!({
+        "model": "m", "stream": true, "stream_options": {"include_usage": true, "include_obfuscation": false},
+        "temperature": 0.25, "top_p": 0.5, "max_tokens": 10, "max_completion_tokens": 900, "n": 1, "seed": -7,
+        "stop": "END", "parallel_tool_calls": false, "reasoning_effort": "low", "unknown": {"a": [1]},
+        "tool_choice": {"type": "function", "function": {"name": "f"}}, "response_format": {"type": "json_object"},
+        "tools": [
+            {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true, "x": 1}},
+            {"type": "custom", "custom": {"name": "g"}}
+        ],
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "developer", "content": [{"type": "text", "text": "Mind the gap."}], "name": "dev"},
+            {"role": "user", "content": [
+                {"type": "text", "text": "look", "cache_control": {"type": "ephemeral"}},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD", "detail": "low"}},
+                {"type": "input_audio", "input_audio": {"data": "QUJD", "format": "wav"}},
+                {"type": "file", "file": {"file_id": "file_1"}},
+                {"type": "hologram", "depth": 3}
+            ]},
+            {"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}
+            ]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "42"},
+            {"role": "assistant", "content": "so", "refusal": null},
+            {"role": "user", "content": "plain"}
+        ]
+    })
 }
 
 /// The two spellings that mean the same: null for absence, and a list of one plain text for the text.

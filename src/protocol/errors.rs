@@ -1,125 +1,182 @@
-//! What an error of a provider means: one classification for error statuses, error objects inside a 200, and error
-//! frames inside a stream.
+//! What a provider's error is: one [`Failure`] from a status, headers and a body, or from an error inside a stream.
 //!
-//! The class is what the first of these answers:
-//! 1. 413, and a 429 whose text asks for more than the limit: their code is not trusted;
-//! 2. a specific code or type in the body;
-//! 3. the phrases of [`phrases`], only on 400, 402, 403, 422, 429 and on errors without a status;
-//! 4. the status, an unknown one by its family; inside a stream a code of 400 to 599 stands for it;
-//! 5. a generic type or code. An error inside a stream that says nothing known is `SERVER`.
+//! The code is that of the first of these that answers:
 //!
-//! The wait is what the first of these reads: the headers, a field of the body, the prose.
+//! 1. *Too large whatever the wait*: a 413, and a 429 that says more was requested than the limit is. Their code
+//!    is not trusted, since it speaks of a rate. `CONTEXT_LENGTH` if the words say so, else `PAYLOAD_TOO_LARGE`.
+//! 2. *A specific code or type* in the body, on any status and inside a 200.
+//! 3. *Words*, but only on 400, 402, 403, 422, 429 and on errors without a status: a 5xx that quotes such a phrase
+//!    is still a broken provider.
+//! 4. *The status*. In a stream a code of 400 to 599, integer or string, stands for it.
+//! 5. *A generic code or type*, which several statuses share.
+//!
+//! An error inside a stream that says nothing known is `SERVER`. The wait is the first that reads: the headers,
+//! the body's fields, its words. `x-should-retry` changes no code; it is kept beside it.
+//!
+//! The message is the provider's, led by its code. Pages of HTML and whatever looks like a key are taken out.
 
-mod object;
+mod body;
+mod clean;
+mod names;
 mod phrases;
 mod prose;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
+use self::body::Body;
+use self::told::Told;
+use super::limits;
 use crate::failure::{Code, Failure, stated_wait};
 
-use object::ErrorObject;
+pub use self::told::has_error;
 
-/// The most of a body that is parsed: no error object is larger, and some servers echo the request.
-const MAX_BODY: usize = 64 * 1024;
+/// The statuses on which words are believed.
+const WORDED: [u16; 5] = [400, 402, 403, 422, 429];
 
-/// Classifies an error response.
+/// What speaks for one code or another.
+struct Evidence<'a> {
+    /// The HTTP status, or the code in a stream that stands for it.
+    status: Option<StatusCode>,
+    told: &'a Told<'a>,
+    wait: Option<Duration>,
+}
+
+/// Classifies an HTTP error response.
 ///
-/// `unix` is the wall time, for dates.
+/// `unix` is the wall time, for waits told as a date. A body of any size and any bytes will do; the first 64 KiB
+/// are read. A status below 400 is judged by its body alone.
 #[must_use]
 pub fn classify(status: StatusCode, headers: &HeaderMap, body: &[u8], unix: Duration) -> Failure {
-    let body = &body[..body.len().min(MAX_BODY)];
-    let parsed: Option<Value> = serde_json::from_slice(body.trim_ascii()).ok();
-    let error = parsed.as_ref().map(ErrorObject::of).unwrap_or_default();
-    let code = if parsed.is_none() && status == StatusCode::FORBIDDEN && is_page(body) {
-        Code::Blocked
-    } else {
-        judge(&error, Some(status), headers.contains_key("retry-after"))
+    let wait = stated_wait(headers, unix);
+    let word = text(headers, "x-should-retry").and_then(yes_or_no);
+    let told_status = (status.as_u16() >= 400).then_some(status);
+    let failure = match body::read(headers, body) {
+        Body::Told(value) => {
+            let told = Told::new(&value);
+            let wait = wait.or_else(|| told.wait(unix));
+            let evidence = Evidence { status: told_status.or_else(|| told.status()), told: &told, wait };
+            let edge = status == StatusCode::FORBIDDEN && (is_challenge(headers) || told.is_edge());
+            let code = if edge { Code::Blocked } else { evidence.judge() };
+            Failure::new(code, clean::message(&told))
+                .with_retry_after(wait)
+                .with_should_retry(word.or_else(|| told.retryable()))
+        }
+        unreadable => Failure::new(of_unreadable(status, headers, &unreadable), unreadable.excuse())
+            .with_retry_after(wait)
+            .with_should_retry(word),
     };
-    let message = match (&parsed, error.message) {
-        (Some(_), Some(message)) => error.worded(message),
-        _ => fallback(status, body),
-    };
-    let wait =
-        stated_wait(headers, unix).or_else(|| error.wait(unix)).or_else(|| prose::wait(error.message?));
-    let word = headers.get("x-should-retry").and_then(|value| match value.as_bytes() {
-        b"true" => Some(true),
-        b"false" => Some(false),
-        _ => None,
-    });
-    Failure::new(code, prose::redact(&message))
-        .with_status(status)
-        .with_retry_after(wait)
-        .with_should_retry(word)
+    failure.with_status(status).with_limits(limits::read(headers, unix))
 }
 
-/// Classifies an error that came with a 200: an error object in place of a reply, or an error frame of a stream.
+/// Classifies an error inside a 200: a stream's frame, or a whole body, that carries one.
 ///
-/// It takes the whole object or frame: `{"error": …}`, `{"type": "error", …}` nested or flat, a failed response of
-/// Responses, or the bare error.
+/// Takes the whole frame in any shape: `error` as an object, a string or beside an event type, flat, inside
+/// `response` or a choice, or in an array. The failure's status is the 200 it came with.
 #[must_use]
 pub fn in_band(frame: &Value, unix: Duration) -> Failure {
-    let error = ErrorObject::of(frame);
-    let code = judge(&error, error.status(), false);
-    let message =
-        error.message.map_or_else(|| "an error without a message".to_owned(), |text| error.worded(text));
-    let wait = error.wait(unix).or_else(|| prose::wait(error.message?));
-    Failure::new(code, prose::redact(&message)).with_status(StatusCode::OK).with_retry_after(wait)
+    let told = Told::new(frame);
+    let wait = told.wait(unix);
+    let code = Evidence { status: told.status(), told: &told, wait }.judge();
+    Failure::new(code, clean::message(&told))
+        .with_status(StatusCode::OK)
+        .with_retry_after(wait)
+        .with_should_retry(told.retryable())
 }
 
-/// Whether an object carries an error in place of what was asked: a truthy `error`.
-#[must_use]
-pub fn has_error(object: &Value) -> bool {
-    match object.get("error") {
-        None | Some(Value::Null | Value::Bool(false)) => false,
-        Some(Value::String(text)) => !text.is_empty(),
-        Some(Value::Object(fields)) => !fields.is_empty(),
-        Some(_) => true,
+// === impl Evidence ===
+
+impl Evidence<'_> {
+    fn judge(&self) -> Code {
+        self.too_large()
+            .or_else(|| self.specific())
+            .or_else(|| self.words())
+            .or_else(|| self.status.and_then(Code::of_status))
+            .or_else(|| self.told.names().find_map(names::generic))
+            .unwrap_or(Code::Server)
+    }
+
+    /// Step 1: larger than the provider ever takes at once.
+    fn too_large(&self) -> Option<Code> {
+        let throttled = match self.status {
+            Some(status) => status == StatusCode::TOO_MANY_REQUESTS,
+            None => self.told.names().any(names::is_rate),
+        };
+        let refused = self.status == Some(StatusCode::PAYLOAD_TOO_LARGE)
+            || throttled && prose::asks_beyond_limit(self.told.words());
+        let overflows =
+            phrases::is_overflow(self.told.words()) && !self.told.names().any(names::is_not_overflow);
+        refused.then_some(if overflows { Code::ContextLength } else { Code::PayloadTooLarge })
+    }
+
+    /// Step 2: a code or type that means one thing. A spent quota outweighs what stands beside it.
+    fn specific(&self) -> Option<Code> {
+        if self.is_in_flight() {
+            return Some(Code::RateLimited);
+        }
+        if self.is_spent_budget() {
+            return Some(Code::QuotaExhausted);
+        }
+        let mut codes = self.told.names().filter_map(names::specific);
+        let first = codes.next()?;
+        let quota = first == Code::QuotaExhausted
+            || codes.any(|code| code == Code::QuotaExhausted)
+            || first == Code::RateLimited && prose::limit_is_zero(self.told.words());
+        Some(if quota { Code::QuotaExhausted } else { first })
+    }
+
+    /// Step 3: what the words say, where words are believed.
+    fn words(&self) -> Option<Code> {
+        if self.status.is_some_and(|status| !WORDED.contains(&status.as_u16())) {
+            return None;
+        }
+        let throttled = self.status == Some(StatusCode::TOO_MANY_REQUESTS);
+        let words = self.told.words();
+        if throttled && prose::limit_is_zero(words) {
+            return Some(Code::QuotaExhausted);
+        }
+        phrases::code(words)
+    }
+
+    /// OpenRouter's 402 for costs still in flight: it passes by itself, if it says when.
+    fn is_in_flight(&self) -> bool {
+        let unpaid = self.status == Some(StatusCode::PAYMENT_REQUIRED);
+        unpaid && self.wait.is_some() && self.told.names().any(|name| name == names::IN_FLIGHT)
+    }
+
+    /// OpenRouter's 403 for a budget that is spent: a refusal that says when it ends.
+    fn is_spent_budget(&self) -> bool {
+        self.status == Some(StatusCode::FORBIDDEN) && self.told.has_end()
     }
 }
 
-/// The five questions, in order.
-fn judge(error: &ErrorObject<'_>, status: Option<StatusCode>, waits: bool) -> Code {
-    let number = status.map(|status| status.as_u16());
-    let text = error.message.unwrap_or_default().to_ascii_lowercase();
-    if number == Some(413) || (number == Some(429) && prose::asks_more_than_the_limit(&text)) {
-        return if phrases::overflow(&text) { Code::ContextLength } else { Code::PayloadTooLarge };
+/// What an answer that tells nothing is: by its status, and a 403 with a page or a challenge is the edge's.
+fn of_unreadable(status: StatusCode, headers: &HeaderMap, body: &Body) -> Code {
+    match Code::of_status(status) {
+        Some(Code::Permission) if matches!(body, Body::Page) || is_challenge(headers) => Code::Blocked,
+        Some(code) => code,
+        None => Code::InvalidResponse,
     }
-    if number == Some(402) && error.is_in_flight() && waits {
-        return Code::RateLimited;
-    }
-    error
-        .specific()
-        .or_else(|| {
-            matches!(number, None | Some(400 | 402 | 403 | 422 | 429)).then(|| phrases::judge(&text))?
-        })
-        .or_else(|| match number {
-            Some(503) if phrases::overload(&text) => Some(Code::Overloaded),
-            _ => Code::of_status(status?),
-        })
-        .or_else(|| error.generic())
-        .unwrap_or(Code::Server)
 }
 
-fn is_page(body: &[u8]) -> bool {
-    body.trim_ascii_start().first() == Some(&b'<')
+/// Whether Cloudflare says that it asks for a browser.
+fn is_challenge(headers: &HeaderMap) -> bool {
+    headers.contains_key("cf-mitigated")
 }
 
-/// What is said where the body says nothing readable: never the page itself.
-fn fallback(status: StatusCode, body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let text = text.trim();
-    let reason = status.canonical_reason().unwrap_or("an unnamed status");
-    if text.is_empty() {
-        format!("{reason}, with an empty body")
-    } else if is_page(body) || text.contains('<') {
-        format!("{reason}, with a page in place of an error")
-    } else {
-        text.chars().take(200).collect()
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn yes_or_no(word: &str) -> Option<bool> {
+    match word.trim() {
+        word if word.eq_ignore_ascii_case("true") => Some(true),
+        word if word.eq_ignore_ascii_case("false") => Some(false),
+        _ => None,
     }
 }

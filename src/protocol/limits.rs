@@ -1,8 +1,25 @@
-//! The rate limits that responses tell in their headers.
+//! The rate limits in a response's headers, in every spelling we know.
 //!
-//! Each dimension stands for itself: an absent header stays unknown; a limit that is zero, negative or unreadable
-//! drops that dimension; what remains is clamped to the limit, and a negative remainder is zero. A reset is the time
-//! until the limit is full again, not until the next request is allowed.
+//! | spoken by | headers | reset |
+//! |---|---|---|
+//! | OpenAI, Azure, Groq, GitHub Models | `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, `…-project-tokens` | Go duration, or seconds |
+//! | Anthropic | `anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}` | RFC 3339 |
+//! | Mistral | `x-ratelimit-{limit,remaining}-{req,tokens}-minute` | none |
+//! | Together | `x-ratelimit-{limit,remaining,reset}`, `x-tokenlimit-{limit,remaining}`, also `…-dynamic` | seconds |
+//! | OpenRouter | `x-ratelimit-{limit,remaining,reset}` | an instant |
+//!
+//! What is absent stays unknown. A limit that is zero, negative or unreadable takes the figures beside it along.
+//! `remaining` is held within 0 and the limit. Where two headers speak of one dimension, the tighter one counts.
+//! Budgets that hold for a part of the traffic only (Anthropic's priority tier and fast mode, Mistral's month) are
+//! left out.
+//!
+//! Two things the headers do not say. Whether `requests` are a minute's or a day's is the provider's habit: see
+//! [`daily_requests`]. And the bare names of Together count by the second, those of OpenRouter by the minute or the
+//! day; they are told apart by their reset. A limit by the second is not kept, since it is none by the minute.
+
+mod reset;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -10,153 +27,224 @@ use http::HeaderMap;
 
 use crate::chat::{Dimension, Limits, Window};
 
-/// Names of the headers of one dimension: limit, remaining, reset.
-type Names = (Dimension, &'static str, &'static str, &'static str);
+pub use reset::parse_reset;
+pub(super) use reset::{millis, quantity};
 
-/// The families of headers, those of a whole minute or of no stated period first.
-const FAMILIES: [Names; 11] = [
-    (
+/// The headers of one dimension in one spelling. A name that is empty is not spoken there.
+struct Names {
+    dimension: Dimension,
+    limit: &'static str,
+    remaining: &'static str,
+    reset: &'static str,
+    /// The length of the window: stands for the reset where that is not told.
+    period: &'static str,
+}
+
+/// Every spelling with a dimension in its name.
+const SPELLINGS: [Names; 10] = [
+    Names::new(
         Dimension::Requests,
         "x-ratelimit-limit-requests",
         "x-ratelimit-remaining-requests",
         "x-ratelimit-reset-requests",
+        "x-ratelimit-renewalperiod-requests",
     ),
-    (
+    Names::new(
         Dimension::Tokens,
         "x-ratelimit-limit-tokens",
         "x-ratelimit-remaining-tokens",
         "x-ratelimit-reset-tokens",
+        "x-ratelimit-renewalperiod-tokens",
     ),
-    (
+    Names::new(
         Dimension::Tokens,
         "x-ratelimit-limit-project-tokens",
         "x-ratelimit-remaining-project-tokens",
         "x-ratelimit-reset-project-tokens",
+        "",
     ),
-    (
+    Names::new(
+        Dimension::Tokens,
+        "x-ratelimit-limit-tokens_usage_based",
+        "x-ratelimit-remaining-tokens_usage_based",
+        "x-ratelimit-reset-tokens_usage_based",
+        "",
+    ),
+    Names::new(
         Dimension::Requests,
         "anthropic-ratelimit-requests-limit",
         "anthropic-ratelimit-requests-remaining",
         "anthropic-ratelimit-requests-reset",
+        "",
     ),
-    (
+    Names::new(
         Dimension::Tokens,
         "anthropic-ratelimit-tokens-limit",
         "anthropic-ratelimit-tokens-remaining",
         "anthropic-ratelimit-tokens-reset",
+        "",
     ),
-    (
+    Names::new(
         Dimension::InputTokens,
         "anthropic-ratelimit-input-tokens-limit",
         "anthropic-ratelimit-input-tokens-remaining",
         "anthropic-ratelimit-input-tokens-reset",
+        "",
     ),
-    (
+    Names::new(
         Dimension::OutputTokens,
         "anthropic-ratelimit-output-tokens-limit",
         "anthropic-ratelimit-output-tokens-remaining",
         "anthropic-ratelimit-output-tokens-reset",
+        "",
     ),
-    (Dimension::Tokens, "x-ratelimit-limit-tokens-minute", "x-ratelimit-remaining-tokens-minute", ""),
-    (Dimension::Requests, "x-ratelimit-limit-req-minute", "x-ratelimit-remaining-req-minute", ""),
-    (Dimension::Requests, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"),
-    (Dimension::Tokens, "x-tokenlimit-limit", "x-tokenlimit-remaining", ""),
+    Names::new(
+        Dimension::Requests,
+        "x-ratelimit-limit-req-minute",
+        "x-ratelimit-remaining-req-minute",
+        "",
+        "",
+    ),
+    Names::new(
+        Dimension::Tokens,
+        "x-ratelimit-limit-tokens-minute",
+        "x-ratelimit-remaining-tokens-minute",
+        "",
+        "",
+    ),
 ];
 
-/// Seconds below this are a wait, above it a date: no wait is thirty years long.
-const EARLIEST_DATE: f64 = 1e9;
+/// The spellings that name no period: Together's, and on requests OpenRouter's too.
+const BARE: [Names; 4] = [
+    Names::new(Dimension::Requests, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", ""),
+    Names::new(
+        Dimension::Requests,
+        "x-ratelimit-limit-dynamic",
+        "x-ratelimit-remaining-dynamic",
+        "x-ratelimit-reset-dynamic",
+        "",
+    ),
+    Names::new(Dimension::Tokens, "x-tokenlimit-limit", "x-tokenlimit-remaining", "x-ratelimit-reset", ""),
+    Names::new(
+        Dimension::Tokens,
+        "x-tokenlimit-limit-dynamic",
+        "x-tokenlimit-remaining-dynamic",
+        "x-ratelimit-reset-dynamic",
+        "",
+    ),
+];
 
-/// Dates below this are in seconds, above it in milliseconds.
-const EARLIEST_MILLIS: f64 = 1e12;
+/// A number of this many digits is an instant, as in [`parse_reset`]; seconds to wait have fewer.
+const INSTANT_DIGITS: usize = 10;
 
-/// Reads the limits that a response tells. `daily_requests`: this provider's request limits are per day.
+/// A window that is full again later than this is a day's, not a minute's.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Reads all limits told in the headers; `unix` is the wall time, for resets told as an instant.
 #[must_use]
-pub fn read(headers: &HeaderMap, unix: Duration, daily_requests: bool) -> Limits {
+pub fn read(headers: &HeaderMap, unix: Duration) -> Limits {
     let mut limits = Limits::default();
-    for (dimension, limit, remaining, reset) in FAMILIES {
-        let Some(told) = window(headers, unix, (dimension, limit, remaining, reset)) else { continue };
-        let dimension = match dimension {
-            Dimension::Requests if daily_requests => Dimension::RequestsPerDay,
-            other => other,
-        };
-        let known = limits.entry(dimension);
-        // Two families that tell of one dimension: the one with less left is in force.
-        let tighter = match (known.remaining, told.remaining) {
-            (Some(known), Some(told)) => told < known,
-            (known, told) => known.is_none() || told.is_some(),
-        };
-        if tighter {
-            *known = Window { dimension, ..told };
-        }
+    for names in &SPELLINGS {
+        note(&mut limits, names.window(headers, unix));
+    }
+    for names in &BARE {
+        note(&mut limits, names.window(headers, unix).map(|window| names.by_reset(window, headers)));
     }
     limits
 }
 
-fn window(
-    headers: &HeaderMap,
-    unix: Duration,
-    (dimension, limit, remaining, reset): Names,
-) -> Option<Window> {
-    let text = |name: &str| headers.get(name).filter(|_| !name.is_empty())?.to_str().ok();
-    let mut window = Window::unknown(dimension);
-    window.limit = match text(limit) {
-        None => None,
-        Some(limit) => Some(u64::try_from(integer(limit)?).ok().filter(|limit| *limit > 0)?),
-    };
-    window.remaining = text(remaining).and_then(integer).map(|remaining| {
-        let remaining = u64::try_from(remaining).unwrap_or(0);
-        window.limit.map_or(remaining, |limit| remaining.min(limit))
-    });
-    window.reset = text(reset).and_then(|reset| parse_reset(reset, unix));
-    (window != Window::unknown(dimension)).then_some(window)
-}
-
-/// A whole number, with thousands separators or without.
-fn integer(text: &str) -> Option<i64> {
-    let text = text.trim();
-    if text.contains(',') { text.replace(',', "").parse().ok() } else { text.parse().ok() }
-}
-
-/// Reads a reset: a Go duration (`6m0s`, `120ms`), bare seconds, a date of RFC 3339, or an epoch in seconds or
-/// milliseconds. The whole text must be one of them. It is rounded up to milliseconds, and zero when it is past.
+/// Takes requests for a day's: for a provider whose `requests` headers count by the day (Groq).
 #[must_use]
-pub fn parse_reset(text: &str, unix: Duration) -> Option<Duration> {
-    let text = text.trim();
-    let wait = if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-        let number: f64 = text.parse().ok()?;
-        if number < EARLIEST_DATE {
-            Duration::try_from_secs_f64(number).ok()?
-        } else {
-            let seconds = if number < EARLIEST_MILLIS { number } else { number / 1e3 };
-            Duration::try_from_secs_f64(seconds).ok()?.saturating_sub(unix)
-        }
-    } else {
-        go_duration(text).or_else(|| date(text, unix))?
-    };
-    let millis = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).ok()?;
-    Some(Duration::from_millis(millis))
-}
-
-fn date(text: &str, unix: Duration) -> Option<Duration> {
-    let date: jiff::Timestamp = text.parse().ok()?;
-    let at = date.duration_since(jiff::Timestamp::UNIX_EPOCH);
-    Some(Duration::try_from(at).unwrap_or_default().saturating_sub(unix))
-}
-
-/// Numbers with units, one after the other, and nothing else.
-fn go_duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let (length, unit) =
-            [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("ns", 1e-9), ("h", 3600.0), ("m", 60.0), ("s", 1.0)]
-                .iter()
-                .find_map(|(name, unit)| rest.starts_with(name).then_some((name.len(), *unit)))?;
-        rest = &rest[length..];
-        sum = sum.checked_add(Duration::try_from_secs_f64(number * unit).ok()?)?;
+pub fn daily_requests(limits: &Limits) -> Limits {
+    let mut daily = Limits::default();
+    for window in limits.windows() {
+        let dimension = match window.dimension {
+            Dimension::Requests => Dimension::RequestsPerDay,
+            other => other,
+        };
+        note(&mut daily, Some(Window { dimension, ..*window }));
     }
-    (!text.is_empty()).then_some(sum)
+    daily
+}
+
+// === impl Names ===
+
+impl Names {
+    const fn new(
+        dimension: Dimension,
+        limit: &'static str,
+        remaining: &'static str,
+        reset: &'static str,
+        period: &'static str,
+    ) -> Self {
+        Self { dimension, limit, remaining, reset, period }
+    }
+
+    /// What the headers say of this dimension, if anything that counts.
+    fn window(&self, headers: &HeaderMap, unix: Duration) -> Option<Window> {
+        let limit = match text(headers, self.limit) {
+            Some(told) => Some(whole(told).and_then(|limit| u64::try_from(limit).ok()).filter(|&l| l > 0)?),
+            None => None,
+        };
+        let remaining = text(headers, self.remaining)
+            .and_then(whole)
+            .map(|left| u64::try_from(left).unwrap_or(0).min(limit.unwrap_or(u64::MAX)));
+        if limit.is_none() && remaining.is_none() {
+            return None;
+        }
+        let reset = text(headers, self.reset)
+            .and_then(|told| parse_reset(told, unix))
+            .or_else(|| text(headers, self.period).and_then(|told| parse_reset(told, unix)));
+        Some(Window { limit, remaining, reset, ..Window::unknown(self.dimension) })
+    }
+
+    /// Settles whose a bare window is: told to be full at an instant it is OpenRouter's, by the minute or the day;
+    /// else it is Together's, by the second, and its limit says nothing by the minute.
+    fn by_reset(&self, window: Window, headers: &HeaderMap) -> Window {
+        let instant = text(headers, self.reset)
+            .is_some_and(|told| told.bytes().take_while(u8::is_ascii_digit).count() >= INSTANT_DIGITS);
+        if !instant {
+            return Window { limit: None, ..window };
+        }
+        let dimension = match window.dimension {
+            Dimension::Requests if window.reset > Some(MINUTE) => Dimension::RequestsPerDay,
+            Dimension::Tokens if window.reset > Some(MINUTE) => Dimension::TokensPerDay,
+            other => other,
+        };
+        Window { dimension, ..window }
+    }
+}
+
+/// Keeps a window, or the tighter of two on one dimension.
+fn note(limits: &mut Limits, window: Option<Window>) {
+    let Some(window) = window.filter(|w| w.limit.is_some() || w.remaining.is_some()) else { return };
+    let known = limits.entry(window.dimension);
+    let untold = known.limit.is_none() && known.remaining.is_none();
+    if untold || tightness(&window) < tightness(known) {
+        *known = window;
+    }
+}
+
+/// What is left first, what there can be second; the unknown is no limit.
+fn tightness(window: &Window) -> (u64, u64) {
+    (window.remaining.unwrap_or(u64::MAX), window.limit.unwrap_or(u64::MAX))
+}
+
+/// A header's text; an empty one is absent, and so is one that is not ASCII.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let value = headers.get(name)?.to_str().ok()?.trim();
+    (!value.is_empty()).then_some(value)
+}
+
+/// A whole number, also a negative one and one with its thousands set off by commas.
+fn whole(told: &str) -> Option<i64> {
+    let digits = told.strip_prefix('-').unwrap_or(told);
+    let mut groups = digits.split(',');
+    let head = groups.next()?;
+    let grouped = digits.contains(',');
+    let sound = !head.is_empty()
+        && (!grouped || head.len() <= 3)
+        && groups.all(|group| group.len() == 3)
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+    sound.then(|| told.replace(',', "").parse().ok())?
 }

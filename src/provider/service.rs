@@ -14,7 +14,7 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::chat::{Ask, Call, Head, Reply, Request, Watch};
+use crate::chat::{Ask, Call, Head, Limits, Reply, Request, Watch};
 use crate::event::{Fact, Facts};
 use crate::failure::{BoxError, Code, ConfigError, Failure, Fault};
 use crate::protocol::{self, Target, errors, limits};
@@ -152,6 +152,11 @@ impl<C> Provider<C> {
 }
 
 impl Shared {
+    /// The limits told, request limits being per day with some.
+    fn limits(&self, told: Limits) -> Limits {
+        if self.profile.daily_requests { limits::daily_requests(&told) } else { told }
+    }
+
     /// The HTTP request, and what its answer is read with.
     fn prepare(self: &Arc<Self>, mut request: Request) -> Result<(http::Request<Bytes>, Asked), Failure> {
         let asked = request.model.clone();
@@ -290,7 +295,7 @@ impl Asked {
         let mut head = Head::of(Arc::clone(&shared.name));
         head.model = Some(self.model);
         head.request_id = request_id(&parts.headers);
-        head.limits = limits::read(&parts.headers, shared.wall.unix(), shared.profile.daily_requests);
+        head.limits = shared.limits(limits::read(&parts.headers, shared.wall.unix()));
         let profile = &shared.profile;
         let read = Read {
             protocol: profile.protocol,
@@ -305,9 +310,9 @@ impl Asked {
     }
 
     fn judge(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Failure {
-        let (wall, daily) = (self.shared.wall, self.shared.profile.daily_requests);
-        let unix = wall.unix();
-        errors::classify(status, headers, body, unix).with_limits(limits::read(headers, unix, daily))
+        let failure = errors::classify(status, headers, body, self.shared.wall.unix());
+        let limits = self.shared.limits(failure.limits().clone());
+        failure.with_limits(limits)
     }
 
     /// Closes the account of an attempt that failed before its head.

@@ -1,94 +1,89 @@
-//! What errors say in prose, where no code says it. Matched in small letters, on fragments.
+//! The words by which an error without a telling code is known. All in lower case, all fragments.
 
 use crate::failure::Code;
 
-/// Never an overflow, whatever else the text says.
-const VETO: [&str; 4] = ["rate limit", "tokens per min", "quota", "requests per"];
-
-/// The conversation is longer than the window.
-const OVERFLOW: [&str; 22] = [
-    "maximum context length",
-    "context length exceeded",
-    "context window",
-    "exceeds the available context size",
-    "larger than the max context size",
-    "exceed context limit",
-    "exceeds the context limit",
-    "prompt is too long",
-    "input is too long",
-    "input tokens exceed",
-    "input token count",
-    "exceeds this limit even without any output",
-    "maximum prompt length is",
-    "reduce the length of the messages",
-    "while limit is",
-    "max_new_tokens` must be",
-    "under the context length",
-    "within the context length",
-    "context_length",
-    "too large for model with",
-    "exceeds the model's context",
-    "exceeds the maximum number of tokens allowed",
+/// A conversation longer than the window. A row matches if all its fragments are there.
+const OVERFLOW: [&[&str]; 22] = [
+    // OpenAI, Azure, DeepSeek, OpenRouter, vLLM, Mistral
+    &["maximum context length"],
+    // OpenAI Responses
+    &["exceeds the context window"],
+    &["exceeded the context window"],
+    // Azure
+    &["input tokens exceed the configured limit"],
+    // Anthropic
+    &["prompt is too long"],
+    &["exceed context limit"],
+    // vLLM
+    &["prompt contains", "characters (more than"],
+    &["max_tokens", "is too large:", " > "],
+    &["max_completion_tokens", "is too large:", " > "],
+    // llama.cpp
+    &["exceeds the available context size"],
+    &["is larger than the max context size"],
+    // Groq
+    &["reduce the length of the messages"],
+    // Together
+    &["max_tokens", "context length"],
+    &["max_new_tokens", "context length"],
+    &["tokens", "must not exceed", "max_new_tokens"],
+    // Gemini
+    &["input token count", "exceeds the maximum number of tokens"],
+    // Bedrock
+    &["input is too long for requested model"],
+    // xAI, Cerebras, TGI
+    &["maximum prompt length is"],
+    &["current length is", "while limit is"],
+    &["`inputs` tokens + `max_new_tokens` must be <="],
+    // Scaleway and others that say it in their own words
+    &["exceeds the maximum context"],
+    &["exceeded maximum context window"],
 ];
 
-/// The account is spent.
-const QUOTA: [&str; 14] = [
-    "you have reached your specified",
-    "insufficient balance",
-    "insufficient credit",
-    "insufficient_quota",
-    "exceeded your current quota",
+/// What speaks of a rate though it counts tokens.
+const NOT_OVERFLOW: [&str; 3] = ["rate limit", "tokens per min", "quota"];
+
+/// Money or allowance that is spent.
+const QUOTA: [&str; 5] = [
+    // Anthropic's self-set limits, on a 400
+    "specified api usage limits",
+    "specified workspace api usage limits",
+    // Anthropic, prepaid
     "credit balance is too low",
-    "billing hard limit",
+    // DeepSeek
+    "insufficient balance",
+    // OpenAI's billing, where a proxy dropped the code
     "check your plan and billing",
-    "spend limit",
-    "spending limit",
-    "usage limit reached",
-    "no credits",
-    "out of credits",
-    "limit: 0",
 ];
 
-/// A filter refused.
-const FILTER: [&str; 3] = ["content management policy", "content filter", "content policy"];
+/// Gemini says that its plan and billing be checked on each rate limit too, but then also when to come back.
+const NOT_QUOTA: &str = "retry in";
 
-/// There is no capacity for now.
-const OVERLOAD: [&str; 7] = [
-    "overloaded",
-    "engine is currently busy",
-    "loading model",
-    "no slot available",
-    "at capacity",
-    "capacity",
-    "too busy",
+/// A filter that refused the request.
+const FILTER: [&str; 3] = [
+    // Azure
+    "content management policy",
+    // Anthropic
+    "content filtering policy",
+    // OpenAI
+    "our safety system",
 ];
 
-/// What the text says, if it says anything known.
-pub(super) fn judge(text: &str) -> Option<Code> {
-    if any(text, &QUOTA) {
+/// The code that the words stand for, if they are known.
+pub(super) fn code(words: &str) -> Option<Code> {
+    if QUOTA.iter().any(|phrase| words.contains(phrase)) && !words.contains(NOT_QUOTA) {
         Some(Code::QuotaExhausted)
-    } else if overflow(text) {
+    } else if is_overflow(words) {
         Some(Code::ContextLength)
-    } else if any(text, &FILTER) {
+    } else if FILTER.iter().any(|phrase| words.contains(phrase)) {
         Some(Code::ContentFilter)
     } else {
         None
     }
 }
 
-/// Whether the text says that the conversation is longer than the window.
-pub(super) fn overflow(text: &str) -> bool {
-    let overflows = any(text, &OVERFLOW)
-        || (text.contains("is too large") && text.contains("max_tokens"))
-        || (text.contains("tokens") && text.contains("exceeds the model"));
-    overflows && !any(text, &VETO)
-}
-
-/// Whether the text says that there is no capacity for now.
-pub(super) fn overload(text: &str) -> bool {
-    any(text, &OVERLOAD)
-}
-
-fn any(text: &str, phrases: &[&str]) -> bool {
-    phrases.iter().any(|phrase| text.contains(phrase))
+/// Whether the words say that the conversation is longer than the window.
+pub(super) fn is_overflow(words: &str) -> bool {
+    !NOT_OVERFLOW.iter().any(|phrase| words.contains(phrase))
+        && OVERFLOW.iter().any(|row| row.iter().all(|phrase| words.contains(phrase)))
 }
