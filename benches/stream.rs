@@ -3,6 +3,7 @@
 //! The floor is the least that any reader does: find the blank line, then read the JSON. One item is one event,
 //! and a run reads 1,000 of them: its microseconds are nanoseconds per event.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 
 use bytes::Bytes;
@@ -10,7 +11,10 @@ use divan::counter::{BytesCount, ItemsCount};
 use divan::{AllocProfiler, Bencher};
 use memchr::memmem::Finder;
 use serde::Deserialize;
+use watertight::chat::Protocol;
 use watertight::protocol::sse::{DEFAULT_LIMIT, Item, Parser};
+use watertight::protocol::{Decoder, Dialect};
+use watertight::time::Wall;
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -96,6 +100,29 @@ fn floor_with_json(bencher: Bencher<'_, '_>) {
     let (whole, finder) = (stream(CHUNKS[0]).concat(), Finder::new("\n\n"));
     let read = |data: &[u8]| _ = black_box(content_length(data));
     bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| floor(&whole, &finder, read));
+}
+
+/// Parser and decoder, to events: the text gathered into the final message, too.
+#[divan::bench(args = CHUNKS)]
+fn decoder(bencher: Bencher<'_, '_>, size: usize) {
+    let chunks = stream(size);
+    let wall = Wall::at(std::time::Duration::ZERO);
+    bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| {
+        let mut decoder = Decoder::new(Protocol::OpenaiChat, &Dialect::default(), wall);
+        let mut parser = Parser::new(DEFAULT_LIMIT);
+        let mut out = VecDeque::new();
+        for chunk in &chunks {
+            parser.push(chunk.clone());
+            while let Some(item) = parser.next().expect("no event is too large") {
+                if let Item::Event(frame) = item {
+                    decoder.frame(&frame, &mut out).expect("the stream holds valid chunks");
+                    while let Some(event) = out.pop_front() {
+                        black_box(event);
+                    }
+                }
+            }
+        }
+    });
 }
 
 #[divan::bench(args = CHUNKS)]

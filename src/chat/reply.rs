@@ -31,8 +31,15 @@ const MAX_HELD: usize = 64;
 /// [`Code::Truncated`]: crate::failure::Code::Truncated
 pub struct Reply<S, W = ()> {
     core: Box<Core>,
+    events: Watching<S, W>,
+}
+
+/// A stream of events with the observers beside it, as it goes into another stream. It is settled exactly once, and
+/// yields nothing after its end.
+pub struct Watching<S, W = ()> {
     events: S,
     watch: W,
+    done: bool,
 }
 
 /// What is told beside the events.
@@ -61,7 +68,6 @@ struct Core {
     first: Option<Event>,
     more: VecDeque<Event>,
     committed: bool,
-    done: bool,
 }
 
 // === impl Reply ===
@@ -70,7 +76,13 @@ impl<S> Reply<S> {
     /// A reply that nobody watches yet.
     #[must_use]
     pub fn new(head: Head, events: S) -> Self {
-        Self { core: Box::new(Core { head, ..Core::default() }), events, watch: () }
+        Self { core: Box::new(Core { head, ..Core::default() }), events: Watching::new(events) }
+    }
+
+    /// Puts what [`split`](Self::split) took in front of a stream again.
+    #[must_use]
+    pub fn join(held: Held, events: S) -> Self {
+        Self { core: held.0, events: Watching::new(events) }
     }
 }
 
@@ -94,27 +106,20 @@ impl<S, W> Reply<S, W> {
                 sign => watch.see(sign),
             }
         }
-        Reply { core: self.core, events: self.events, watch: (self.watch, watch) }
+        let Watching { events, watch: inner, done } = self.events;
+        Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } }
     }
 
     /// Puts the stream with its observers into another stream. What was read ahead stays in front.
-    pub fn wrap<T>(self, wrap: impl FnOnce(Self) -> T) -> Reply<T> {
-        let (held, rest) = self.split();
-        Reply { core: held.0, events: wrap(rest), watch: () }
+    pub fn wrap<T>(self, wrap: impl FnOnce(Watching<S, W>) -> T) -> Reply<T> {
+        let (held, events) = self.split();
+        Reply::join(held, wrap(events))
     }
 
-    /// Takes the head and what was read ahead from the rest, which goes on as a reply of its own.
+    /// Takes the head and what was read ahead from the stream.
     #[must_use]
-    pub fn split(mut self) -> (Held, Self) {
-        let rest = Core { committed: self.core.committed, done: self.core.done, ..Core::default() };
-        let core = std::mem::replace(&mut self.core, Box::new(rest));
-        (Held(core), self)
-    }
-
-    /// Puts what [`split`](Self::split) took in front of a stream again.
-    #[must_use]
-    pub fn join<T>(held: Held, events: T) -> Reply<T> {
-        Reply { core: held.0, events, watch: () }
+    pub fn split(self) -> (Held, Watching<S, W>) {
+        (Held(self.core), self.events)
     }
 }
 
@@ -130,7 +135,7 @@ where
     /// # Errors
     /// The failure that came before any output.
     pub fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        while !self.core.committed && !self.core.done {
+        while !self.core.committed && !self.events.done {
             match ready!(self.poll_events(cx)) {
                 Some(Ok(event)) => {
                     if event.sign() != Sign::Liveness {
@@ -168,36 +173,13 @@ where
         }
     }
 
-    /// The next event of the stream itself, past what is held; signs, settles and guards the end.
+    /// The next event of the stream itself, past what is held.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
-        if self.core.done {
-            return Poll::Ready(None);
+        let item = ready!(Pin::new(&mut self.events).poll_next(cx));
+        if let (false, Some(Ok(event))) = (self.core.committed, &item) {
+            self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
         }
-        Poll::Ready(match ready!(Pin::new(&mut self.events).poll_next(cx)) {
-            Some(Ok(event)) => {
-                match event.sign() {
-                    Sign::End(usage) => {
-                        self.core.finish();
-                        self.watch.settle(Outcome::Completed(usage));
-                    }
-                    sign => {
-                        self.core.committed |= matches!(sign, Sign::Output(_) | Sign::Reset);
-                        self.watch.see(sign);
-                    }
-                }
-                Some(Ok(event))
-            }
-            Some(Err(failure)) => {
-                self.core.done = true;
-                self.watch.settle(Outcome::from(&failure));
-                Some(Err(failure))
-            }
-            None => {
-                self.core.done = true;
-                self.watch.settle(Outcome::Truncated);
-                Some(Err(truncated()))
-            }
-        })
+        Poll::Ready(item)
     }
 }
 
@@ -221,8 +203,52 @@ impl<S, W> fmt::Debug for Reply<S, W> {
         f.debug_struct("Reply")
             .field("head", &self.core.head)
             .field("committed", &self.core.committed)
-            .field("done", &self.core.done)
+            .field("done", &self.events.done)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl Watching ===
+
+impl<S> Watching<S> {
+    const fn new(events: S) -> Self {
+        Self { events, watch: (), done: false }
+    }
+}
+
+impl<S, W> Stream for Watching<S, W>
+where
+    S: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+{
+    type Item = Result<Event, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.done {
+            return Poll::Ready(None);
+        }
+        let item = ready!(Pin::new(&mut this.events).poll_next(cx)).unwrap_or_else(|| Err(truncated()));
+        match &item {
+            Ok(event) => match event.sign() {
+                Sign::End(usage) => {
+                    this.done = true;
+                    this.watch.settle(Outcome::Completed(usage));
+                }
+                sign => this.watch.see(sign),
+            },
+            Err(failure) => {
+                this.done = true;
+                this.watch.settle(Outcome::from(failure));
+            }
+        }
+        Poll::Ready(Some(item))
+    }
+}
+
+impl<S, W> fmt::Debug for Watching<S, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watching").field("done", &self.done).finish_non_exhaustive()
     }
 }
 
@@ -252,11 +278,6 @@ impl Core {
         let event = self.first.take()?;
         self.first = self.more.pop_front();
         Some(event)
-    }
-
-    fn finish(&mut self) {
-        self.committed = true;
-        self.done = true;
     }
 }
 

@@ -84,7 +84,7 @@ where
     W: Watchers + Unpin,
     R: Ask + Clone + Unpin,
 {
-    type Response = Reply<Restarting<S, R, Reply<E, W>>>;
+    type Response = Reply<Restarting<S, R, E, W>>;
     type Error = Failure;
     type Future = ResponseFuture<S, R>;
 
@@ -107,7 +107,7 @@ where
     W: Watchers + Unpin,
     R: Ask + Clone + Unpin,
 {
-    type Output = Result<Reply<Restarting<S, R, Reply<E, W>>>, Failure>;
+    type Output = Result<Reply<Restarting<S, R, E, W>>, Failure>;
 
     /// # Panics
     /// When polled after it was ready, as any future may.
@@ -116,7 +116,7 @@ where
         let reply = ready!(this.call.poll(cx))?;
         let (plan, service, request) = this.again.take().expect("polled after it was ready");
         let again = Again::new(plan, service, request);
-        Poll::Ready(Ok(reply.wrap(|reply| Restarting::new(reply, again))))
+        Poll::Ready(Ok(reply.wrap(|events| Restarting::new(events, again))))
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use tower_service::Service;
 
-use crate::chat::{Ask, Event, Reply, Reset, Sign, Watchers};
+use crate::chat::{Ask, Event, Reply, Reset, Sign, Watchers, Watching};
 use crate::event::Fact;
 use crate::failure::Failure;
 use crate::time::{Sleep, now, sleep_until};
@@ -17,8 +17,9 @@ use crate::time::{Sleep, now, sleep_until};
 use super::layer::Plan;
 
 /// A stream that may start over. After its last failure or its end it is empty.
-pub struct Restarting<S: Service<R>, R, T> {
-    reply: Option<T>,
+pub struct Restarting<S: Service<R>, R, E, W> {
+    /// The first segment.
+    first: Option<Watching<E, W>>,
     /// Whether there was output in this segment.
     output: bool,
     again: Box<Again<S, R>>,
@@ -29,25 +30,28 @@ pub(super) struct Again<S: Service<R>, R> {
     service: S,
     request: R,
     resets: u32,
-    step: Step<S::Future>,
+    step: Step<S::Future, S::Response>,
 }
 
-enum Step<F> {
+enum Step<F, T> {
+    /// In the first segment, or at the end.
     Idle,
     Waiting(Pin<Box<Sleep>>),
     Readying,
     Calling(Pin<Box<F>>),
+    /// In a later segment.
+    Streaming(T),
 }
 
 // === impl Restarting ===
 
-impl<S: Service<R>, R, T> Restarting<S, R, T> {
-    pub(super) fn new(reply: T, again: Again<S, R>) -> Self {
-        Self { reply: Some(reply), output: false, again: Box::new(again) }
+impl<S: Service<R>, R, E, W> Restarting<S, R, E, W> {
+    pub(super) fn new(first: Watching<E, W>, again: Again<S, R>) -> Self {
+        Self { first: Some(first), output: false, again: Box::new(again) }
     }
 }
 
-impl<S, R, E, W> Stream for Restarting<S, R, Reply<E, W>>
+impl<S, R, E, W> Stream for Restarting<S, R, E, W>
 where
     S: Service<R, Response = Reply<E, W>, Error = Failure> + Unpin,
     E: Stream<Item = Result<Event, Failure>> + Unpin,
@@ -58,32 +62,28 @@ where
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        loop {
-            let Some(reply) = &mut this.reply else {
-                match ready!(this.again.poll_reply(cx)) {
-                    Some(Ok(reply)) => this.reply = Some(reply),
-                    Some(Err(failure)) => return Poll::Ready(Some(Err(failure))),
-                    None => return Poll::Ready(None),
-                }
-                continue;
-            };
-            match ready!(Pin::new(reply).poll_next(cx)) {
-                Some(Ok(event)) => {
-                    this.output |= matches!(event.sign(), Sign::Output(_));
-                    return Poll::Ready(Some(Ok(event)));
-                }
-                Some(Err(failure)) => {
-                    this.reply = None;
-                    let output = std::mem::take(&mut this.output);
-                    return Poll::Ready(Some(if output { this.again.plan(failure) } else { Err(failure) }));
-                }
-                None => return Poll::Ready(None),
+        let item = match &mut this.first {
+            Some(first) => ready!(Pin::new(first).poll_next(cx)),
+            None => ready!(this.again.poll_next(cx)),
+        };
+        Poll::Ready(match item {
+            Some(Ok(event)) => {
+                this.output |= matches!(event.sign(), Sign::Output(_));
+                Some(Ok(event))
             }
-        }
+            Some(Err(failure)) => {
+                // The dead segment is gone, and settled, before the reset is told.
+                this.first = None;
+                this.again.step = Step::Idle;
+                let output = std::mem::take(&mut this.output);
+                Some(if output { this.again.plan(failure) } else { Err(failure) })
+            }
+            None => None,
+        })
     }
 }
 
-impl<S: Service<R>, R, T> fmt::Debug for Restarting<S, R, T> {
+impl<S: Service<R>, R, E, W> fmt::Debug for Restarting<S, R, E, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Restarting").field("output", &self.output).finish_non_exhaustive()
     }
@@ -97,9 +97,11 @@ impl<S: Service<R>, R> Again<S, R> {
     }
 }
 
-impl<S, R, T> Again<S, R>
+impl<S, R, E, W> Again<S, R>
 where
-    S: Service<R, Response = T, Error = Failure>,
+    S: Service<R, Response = Reply<E, W>, Error = Failure>,
+    E: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
     R: Ask + Clone,
 {
     /// A reset and the wait after it, or the failure if there is to be none.
@@ -126,30 +128,28 @@ where
         Ok(Event::Reset(Box::new(reset)))
     }
 
-    /// The fresh reply; `None` if no reset was planned.
-    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Failure>>> {
+    /// The next event of a later segment, once it was waited for and called; `None` if no reset was planned.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
         loop {
-            match &mut self.step {
+            self.step = match &mut self.step {
                 Step::Idle => return Poll::Ready(None),
+                Step::Streaming(reply) => return Pin::new(reply).poll_next(cx),
+                // Waiting => Readying
                 Step::Waiting(timer) => {
                     ready!(timer.as_mut().poll(cx));
-                    self.step = Step::Readying;
+                    Step::Readying
                 }
+                // Readying => Calling | Idle
                 Step::Readying => match ready!(self.service.poll_ready(cx)) {
-                    Ok(()) => {
-                        self.step = Step::Calling(Box::pin(self.service.call(self.request.clone())));
-                    }
-                    Err(failure) => {
-                        self.step = Step::Idle;
-                        return Poll::Ready(Some(Err(failure)));
-                    }
+                    Ok(()) => Step::Calling(Box::pin(self.service.call(self.request.clone()))),
+                    Err(failure) => return Poll::Ready(Some(Err(failure))),
                 },
-                Step::Calling(call) => {
-                    let reply = ready!(call.as_mut().poll(cx));
-                    self.step = Step::Idle;
-                    return Poll::Ready(Some(reply));
-                }
-            }
+                // Calling => Streaming | Idle
+                Step::Calling(call) => match ready!(call.as_mut().poll(cx)) {
+                    Ok(reply) => Step::Streaming(reply),
+                    Err(failure) => return Poll::Ready(Some(Err(failure))),
+                },
+            };
         }
     }
 }

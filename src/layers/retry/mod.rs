@@ -4,7 +4,7 @@
 //! A failed attempt is judged by [`Code::judgement`] and by the provider's own word (`x-should-retry`). The checks,
 //! in order: is it before the first output? retryable? attempts left? is a stated wait within `max_retry_after`,
 //! and does the deadline leave the wait and `min_attempt`? does the budget pay? If any says no, the failure goes up
-//! at once, marked [exhausted](Failure::is_exhausted) so that a retry further out lets it pass, and carrying the
+//! at once, marked [exhausted](crate::failure::Failure::is_exhausted) so that a retry further out lets it pass, and carrying the
 //! attempts before it and the stated wait.
 //!
 //! The wait is `base` doubled each time up to `cap`, with jitter. A wait the provider stated replaces it and is a
@@ -67,7 +67,6 @@
 //! smaller and tried once more by a [`ShortenLayer`], which counts apart.
 //!
 //! [`Code::judgement`]: crate::failure::Code::judgement
-//! [`Failure::is_exhausted`]: crate::failure::Failure::is_exhausted
 
 mod backoff;
 mod budget;

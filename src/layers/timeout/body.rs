@@ -9,7 +9,7 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::chat::{Event, Reply, Sign, Watchers};
+use crate::chat::{Event, Reply, Sign, Watchers, Watching};
 use crate::failure::{BoxError, Failure};
 use crate::observe::Follow;
 
@@ -47,11 +47,11 @@ where
     S: Stream<Item = Result<Event, Failure>> + Unpin,
     W: Watchers + Unpin,
 {
-    type Clocked = Reply<Timed<Self>>;
+    type Clocked = Reply<Timed<Watching<S, W>>>;
 
     fn clocked(self, mut dog: Watchdog) -> Self::Clocked {
         dog.head();
-        self.wrap(|reply| Timed::new(reply, dog))
+        self.wrap(|events| Timed::new(events, dog))
     }
 }
 
@@ -68,7 +68,7 @@ where
     }
 }
 
-impl<S, W> Stream for Timed<Reply<S, W>>
+impl<S, W> Stream for Timed<Watching<S, W>>
 where
     S: Stream<Item = Result<Event, Failure>> + Unpin,
     W: Watchers + Unpin,
