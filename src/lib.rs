@@ -1,5 +1,8 @@
 #![cfg_attr(feature = "client", doc = include_str!("../README.md"))]
-#![cfg_attr(not(feature = "client"), doc = "Composable `tower::Layer`s that keep LLM and agent calls alive, honest and within budget.")]
+#![cfg_attr(
+    not(feature = "client"),
+    doc = "Composable `tower::Layer`s that keep LLM and agent calls alive, honest and within budget."
+)]
 
 pub mod chat;
 pub mod event;
