@@ -32,6 +32,8 @@ mod config;
 mod fault;
 mod judgement;
 mod show;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 use std::error::Error;
