@@ -11,9 +11,11 @@ use futures_core::Stream;
 use crate::failure::{Attempt, Failure};
 
 use super::assemble::Assembler;
-use super::event::{Completion, Event, Sign};
+use super::completion::Completion;
+use super::event::{Event, Sign};
 use super::limits::Limits;
 use super::watch::{Observer, Outcome, Watch, Watchers};
+use super::watching::{Watching, truncated};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
 /// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
@@ -32,14 +34,6 @@ const MAX_HELD: usize = 64;
 pub struct Reply<S, W = ()> {
     core: Box<Core>,
     events: Watching<S, W>,
-}
-
-/// A stream of events with the observers beside it, as it goes into another stream. It is settled exactly once, and
-/// yields nothing after its end.
-pub struct Watching<S, W = ()> {
-    events: S,
-    watch: W,
-    done: bool,
 }
 
 /// What is told beside the events.
@@ -208,50 +202,6 @@ impl<S, W> fmt::Debug for Reply<S, W> {
     }
 }
 
-// === impl Watching ===
-
-impl<S> Watching<S> {
-    const fn new(events: S) -> Self {
-        Self { events, watch: (), done: false }
-    }
-}
-
-impl<S, W> Stream for Watching<S, W>
-where
-    S: Stream<Item = Result<Event, Failure>> + Unpin,
-    W: Watchers + Unpin,
-{
-    type Item = Result<Event, Failure>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        if this.done {
-            return Poll::Ready(None);
-        }
-        let item = ready!(Pin::new(&mut this.events).poll_next(cx)).unwrap_or_else(|| Err(truncated()));
-        match &item {
-            Ok(event) => match event.sign() {
-                Sign::End(usage) => {
-                    this.done = true;
-                    this.watch.settle(Outcome::Completed(usage));
-                }
-                sign => this.watch.see(sign),
-            },
-            Err(failure) => {
-                this.done = true;
-                this.watch.settle(Outcome::from(failure));
-            }
-        }
-        Poll::Ready(Some(item))
-    }
-}
-
-impl<S, W> fmt::Debug for Watching<S, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watching").field("done", &self.done).finish_non_exhaustive()
-    }
-}
-
 // === impl Head ===
 
 impl Head {
@@ -279,8 +229,4 @@ impl Core {
         self.first = self.more.pop_front();
         Some(event)
     }
-}
-
-fn truncated() -> Failure {
-    Failure::new(crate::failure::Code::Truncated, "the stream ended without its terminal event")
 }
