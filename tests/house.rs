@@ -44,7 +44,8 @@ fn floor(room: &str) -> Option<usize> {
 
 /// The rooms that a source names through `crate::`, comments left out.
 fn named(text: &str) -> Vec<String> {
-    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let code: String =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let paths = code.split("crate::").skip(1);
     paths.map(|path| path.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()
 }
@@ -57,7 +58,8 @@ fn imports_point_downward() {
         let room = name.split(['/', '.']).next().unwrap();
         let own = floor(room).unwrap_or_else(|| panic!("{name} is in no room"));
         for other in named(text) {
-            let below = floor(&other).unwrap_or_else(|| panic!("{name} imports through the roof: crate::{other}"));
+            let below =
+                floor(&other).unwrap_or_else(|| panic!("{name} imports through the roof: crate::{other}"));
             assert!(below <= own, "{name} looks up to {other}");
             assert!(other != "testing" || room == "testing", "{name} names testing");
         }
@@ -69,11 +71,15 @@ fn imports_point_downward() {
 #[test]
 fn layers_do_not_know_each_other() {
     let layers = ["timeout", "retry", "failover", "reset"];
-    for (name, text) in house().iter().filter(|(name, _)| name.starts_with("layers/") && name != "layers/mod.rs") {
+    for (name, text) in
+        house().iter().filter(|(name, _)| name.starts_with("layers/") && name != "layers/mod.rs")
+    {
         let own = name.split('/').nth(1).unwrap();
         let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         for other in layers.iter().filter(|other| **other != own) {
-            let names = |line: &&str| line.contains(&format!("layers::{other}")) || line.contains(&format!("super::super::{other}"));
+            let names = |line: &&str| {
+                line.contains(&format!("layers::{other}")) || line.contains(&format!("super::super::{other}"))
+            };
             assert!(!code.iter().any(|line| names(&line)), "{name} names {other}");
         }
     }
