@@ -13,6 +13,7 @@ pub mod observe;
 pub mod protocol;
 #[cfg(feature = "protocols")]
 pub mod provider;
+pub mod stack;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;

@@ -1,4 +1,9 @@
 //! Retry over scripted calls, on a paused clock.
+#![allow(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    reason = "a test may panic, and reads better so"
+)]
 
 mod support;
 

@@ -1,5 +1,11 @@
 //! A service that plays scripts in memory: what it is asked is counted, what it holds is counted, too.
-#![allow(dead_code, unreachable_pub, missing_debug_implementations, reason = "each test uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_debug_implementations,
+    clippy::unwrap_used,
+    reason = "each test uses its part"
+)]
 
 use std::collections::VecDeque;
 use std::future::Future;
