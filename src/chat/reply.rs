@@ -62,6 +62,8 @@ struct Core {
     first: Option<Event>,
     more: VecDeque<Event>,
     committed: bool,
+    /// The failure that came before any output, kept for whoever asks again or joins late.
+    failed: Option<Failure>,
 }
 
 // === impl Reply ===
@@ -92,13 +94,17 @@ impl<S, W> Reply<S, W> {
         &mut self.core.head
     }
 
-    /// Puts one more observer beside the stream. What was read ahead is shown to it first.
+    /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
+    /// there settles it at once.
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
         for event in self.core.first.iter().chain(&self.core.more) {
             match event.sign() {
                 Sign::End(usage) => watch.settle(Outcome::Completed(usage)),
                 sign => watch.see(sign),
             }
+        }
+        if let Some(failure) = &self.core.failed {
+            watch.settle(Outcome::from(failure));
         }
         let Watching { events, watch: inner, done } = self.events;
         Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } }
@@ -122,7 +128,7 @@ where
     S: Stream<Item = Result<Event, Failure>> + Unpin,
     W: Watchers + Unpin,
 {
-    /// Reads ahead to the first output, and answers at once when asked again.
+    /// Reads ahead to the first output, and gives the same answer at once when asked again.
     ///
     /// Before it, preamble is held back, so that a failure here leaves the caller with nothing of this attempt.
     ///
@@ -136,11 +142,10 @@ where
                         self.core.hold(event);
                     }
                 }
-                Some(Err(failure)) => return Poll::Ready(Err(failure)),
-                None => break,
+                Some(Err(_)) | None => break,
             }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.core.failed.clone().map_or(Ok(()), Err))
     }
 
     /// Folds the reply into a whole.
@@ -170,8 +175,12 @@ where
     /// The next event of the stream itself, past what is held.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
         let item = ready!(Pin::new(&mut self.events).poll_next(cx));
-        if let (false, Some(Ok(event))) = (self.core.committed, &item) {
-            self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+        match &item {
+            Some(Ok(event)) if !self.core.committed => {
+                self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+            }
+            Some(Err(failure)) if !self.core.committed => self.core.failed = Some(failure.clone()),
+            _ => {}
         }
         Poll::Ready(item)
     }
