@@ -150,7 +150,7 @@ fn what_is_shown_leaks_nothing() {
         assert!(!shown.contains(char::is_control), "{shown}");
     }
     assert_eq!(failure.to_string(), "CONNECT from east (HTTP 502): refused   by  [31mhost");
-    assert!(std::error::Error::source(&failure).unwrap().to_string().contains("sk-secret"));
+    assert!(Error::source(&failure).unwrap().to_string().contains("sk-secret"));
 }
 
 /// Scenario: a failure with everything, written as JSON.
@@ -253,7 +253,7 @@ async fn a_box_is_asked_what_is_in_it() {
     assert!(error.failure().is_none());
     let failure = error.into_failure();
     assert_eq!((failure.code(), failure.message()), (Code::Transport, "pipe"));
-    assert!(std::error::Error::source(&failure).unwrap().is::<std::io::Error>());
+    assert!(Error::source(&failure).unwrap().is::<std::io::Error>());
 }
 
 /// Scenario: values that cannot be configured, and ones that can.
