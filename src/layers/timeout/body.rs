@@ -62,8 +62,10 @@ where
 {
     type Clocked = Response<Timed<B>>;
 
+    /// Its head is the commit point, since it is judged by its status alone.
     fn clocked(self, mut dog: Watchdog) -> Self::Clocked {
         dog.head();
+        dog.commit();
         self.map(|body| Timed::new(body, dog))
     }
 }

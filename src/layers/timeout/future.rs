@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use crate::failure::Fault;
+use crate::failure::{Failure, Fault};
 
 use super::body::Clocked;
 use super::watchdog::Watchdog;
@@ -18,6 +18,7 @@ pin_project! {
         #[pin]
         call: Option<F>,
         dog: Option<Watchdog>,
+        refused: Option<Failure>,
     }
 }
 
@@ -25,7 +26,12 @@ pin_project! {
 
 impl<F> ResponseFuture<F> {
     pub(super) const fn new(call: F, dog: Watchdog) -> Self {
-        Self { call: Some(call), dog: Some(dog) }
+        Self { call: Some(call), dog: Some(dog), refused: None }
+    }
+
+    /// Nothing is sent.
+    pub(super) const fn refused(failure: Failure) -> Self {
+        Self { call: None, dog: None, refused: Some(failure) }
     }
 }
 
@@ -41,6 +47,9 @@ where
     /// When polled after it was ready, as any future may.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        if let Some(failure) = this.refused.take() {
+            return Poll::Ready(Err(failure.into()));
+        }
         let call = this.call.as_mut().as_pin_mut().expect("polled after it was ready");
         if let Poll::Ready(response) = call.poll(cx) {
             this.call.set(None);

@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use crate::chat::Ask;
 use crate::event::Facts;
-use crate::failure::{ConfigError, Fault};
+use crate::failure::{Code, ConfigError, Failure, Fault};
 
 use super::body::Clocked;
 use super::clocks::Clocks;
@@ -60,11 +60,19 @@ impl DualClockTimeoutLayer {
     }
 
     /// The clocks for this request: its own, else those of its kind.
-    fn plan<R: Ask>(&self, request: &R) -> Arc<Plan> {
+    ///
+    /// # Errors
+    /// If its own cannot work: they were attached unchecked.
+    fn plan<R: Ask>(&self, request: &R) -> Result<Arc<Plan>, Failure> {
         match request.extensions().and_then(|extensions| extensions.get::<Clocks>()) {
-            Some(own) => Arc::new(Plan { clocks: *own, facts: self.plain.facts.clone() }),
-            None if request.is_reasoning() => Arc::clone(&self.reasoning),
-            None => Arc::clone(&self.plain),
+            Some(own) => match own.validate() {
+                Ok(()) => Ok(Arc::new(Plan { clocks: *own, facts: self.plain.facts.clone() })),
+                Err(error) => {
+                    Err(Failure::local(Code::InvalidRequest, format!("clocks of the request: {error}")))
+                }
+            },
+            None if request.is_reasoning() => Ok(Arc::clone(&self.reasoning)),
+            None => Ok(Arc::clone(&self.plain)),
         }
     }
 }
@@ -102,7 +110,12 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let dog = Watchdog::new(self.layer.plan(&request), request.call(), request.is_stream());
-        ResponseFuture::new(self.inner.call(request), dog)
+        match self.layer.plan(&request) {
+            Ok(plan) => {
+                let dog = Watchdog::new(plan, request.call(), request.is_stream());
+                ResponseFuture::new(self.inner.call(request), dog)
+            }
+            Err(failure) => ResponseFuture::refused(failure),
+        }
     }
 }

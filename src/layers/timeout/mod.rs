@@ -25,7 +25,8 @@
 //! | `keep_alive` | `ignore` | a stalled generation is held open by comments, too |
 //!
 //! Presets: [`Clocks::interactive`], [`Clocks::reasoning`] (taken by itself when the request asks for reasoning).
-//! A [`Clocks`] attached to a request ([`Request::attach`]) comes before the layer's.
+//! A [`Clocks`] attached to a request ([`Request::attach`]) comes before the layer's; one that cannot work is refused
+//! as `INVALID_REQUEST`, and nothing is sent.
 //!
 //! # Streams
 //! Expiry drops the upstream within the same poll, yields one failure that names the clock, and nothing after it.
@@ -35,6 +36,9 @@
 //! that had to wait, too, which is dispatch but for the synchronous part of `call`.
 //!
 //! A timer found more than 250 ms late means that the consumer was away: it grants one new window.
+//!
+//! `commit_by` of the [`Call`](crate::chat::Call) ends an attempt, as `TIMEOUT_FIRST_OUTPUT`, while it can be left for
+//! another: up to the first output of a reply, up to the head of an HTTP response.
 //!
 //! A call that is not streamed has neither clock 1 nor clock 2 nor silence: only total and the deadline. An HTTP
 //! response is a stream of its frames. The connect clock belongs to the HTTP client, which alone can see a
@@ -68,8 +72,10 @@
 
 mod body;
 mod clocks;
+mod crawling;
 mod future;
 mod layer;
+mod waiting;
 mod watchdog;
 
 pub use body::{Clocked, Timed};

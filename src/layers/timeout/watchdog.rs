@@ -1,6 +1,5 @@
 //! The clocks of one attempt, at work.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -8,22 +7,23 @@ use std::time::Duration;
 use crate::chat::{Call, Sign};
 use crate::event::{Fact, Facts};
 use crate::failure::{Clock, Code, Failure};
-use crate::time::{Instant, Sleep, now, sleep_until};
+use crate::time::{Instant, now};
 
 use super::clocks::{Clocks, Crawl, FirstClock, KeepAlive};
+use super::crawling::Crawling;
+use super::waiting::{Came, Waiting};
 
 /// A timer found later than this was not polled in time: the consumer was away, and the provider gets a new window.
 /// Well above the scheduling delay of a busy machine, well below any clock.
 const LATE: Duration = Duration::from_millis(250);
-
-/// Bytes of a token of ordinary text, near enough for a rate.
-const BYTES_PER_TOKEN: f64 = 4.0;
 
 /// The clocks of one attempt. It moves from the response future into the response.
 #[derive(Debug)]
 pub struct Watchdog {
     plan: Arc<Plan>,
     call: Call,
+    /// When the first output must be there; `None` once the attempt can no longer be left for another.
+    commit_by: Option<Instant>,
     phase: Phase,
     /// What came since the last wait, so that the next wait knows which clocks start anew.
     came: Came,
@@ -48,37 +48,20 @@ enum Phase {
     Between,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Came {
-    Nothing,
-    Bytes,
-    Output,
-}
-
-/// Made at the first poll that had to wait.
-#[derive(Debug)]
-struct Waiting {
-    started: Instant,
-    output_since: Instant,
-    byte_since: Instant,
-    /// A consumer that was away was granted a window, and nothing came since.
-    granted: bool,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-#[derive(Debug, Default)]
-struct Crawling {
-    bytes: u64,
-    since: Option<Instant>,
-    told: bool,
-}
-
 // === impl Watchdog ===
 
 impl Watchdog {
     pub(crate) fn new(plan: Arc<Plan>, call: Call, streamed: bool) -> Self {
         let phase = if streamed { Phase::First } else { Phase::Whole };
-        Self { plan, call, phase, came: Came::Nothing, waiting: None, crawl: Crawling::default() }
+        Self {
+            plan,
+            call,
+            commit_by: call.commit_by,
+            phase,
+            came: Came::Nothing,
+            waiting: None,
+            crawl: Crawling::default(),
+        }
     }
 
     /// The response head came.
@@ -89,11 +72,19 @@ impl Watchdog {
         }
     }
 
+    /// From here the answer is the caller's, and no other candidate waits for its turn.
+    pub(crate) const fn commit(&mut self) {
+        self.commit_by = None;
+    }
+
     /// Something came. No clock is read.
     pub(crate) fn see(&mut self, sign: Sign) {
+        if matches!(sign, Sign::Output(_) | Sign::Reset | Sign::End(_)) {
+            self.commit();
+        }
         match sign {
             Sign::Output(bytes) => {
-                self.crawl.bytes += u64::from(bytes);
+                self.crawl.see(bytes);
                 if self.phase != Phase::Whole {
                     self.enter_between();
                 }
@@ -114,16 +105,7 @@ impl Watchdog {
         loop {
             let Some((due, clock)) = self.next_due() else { return Poll::Pending };
             let Some(waiting) = &mut self.waiting else { return Poll::Pending };
-            let timer = waiting.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-            if timer.deadline() > due {
-                timer.as_mut().reset(due);
-            }
-            ready!(timer.as_mut().poll(cx));
-            let now = now();
-            if now < due {
-                timer.as_mut().reset(due);
-                continue;
-            }
+            let now = ready!(waiting.poll_until(due, cx));
             if let Some(failure) = self.judge(clock, due, now) {
                 return Poll::Ready(failure);
             }
@@ -136,9 +118,7 @@ impl Watchdog {
         let away = now.duration_since(at) > LATE && !waiting.granted;
         match due {
             Due::Clock(Clock::FirstOutput | Clock::Idle | Clock::Silence) if away => {
-                waiting.granted = true;
-                waiting.output_since = now;
-                waiting.byte_since = now;
+                waiting.grant(now);
                 None
             }
             Due::Crawl(crawl) => self.judge_crawl(crawl, at, now),
@@ -149,21 +129,17 @@ impl Watchdog {
     }
 
     fn judge_crawl(&mut self, crawl: Crawl, at: Instant, now: Instant) -> Option<Failure> {
-        let since = self.crawl.since.replace(now)?;
-        let bytes = std::mem::take(&mut self.crawl.bytes);
-        if now.duration_since(at) > LATE {
-            return None; // The consumer was away, and what it did not fetch says nothing.
+        let slow = self.crawl.judge(crawl, now.duration_since(at) > LATE, now)?;
+        let (call, rate) = (self.call.id, slow.rate);
+        if slow.is_news {
+            self.plan.facts.emit(&Fact::Crawling { call, rate });
         }
-        #[expect(clippy::cast_precision_loss, reason = "a rate, not an account")]
-        let rate = bytes as f64 / now.duration_since(since).as_secs_f64();
-        if rate >= crawl.tokens_per_second * BYTES_PER_TOKEN {
-            self.crawl.told = false;
+        if !crawl.cut {
             return None;
         }
-        if !std::mem::replace(&mut self.crawl.told, true) {
-            self.plan.facts.emit(&Fact::Crawling { call: self.call.id, rate });
-        }
-        crawl.cut.then(|| self.expire(Clock::Idle, now))
+        self.plan.facts.emit(&Fact::TimedOut { call, clock: Clock::Idle, after: crawl.window });
+        let reason = format!("{rate:.1} bytes of output a second over {:?}", crawl.window);
+        Some(Failure::new(Code::Timeout(Clock::Idle), reason))
     }
 
     fn expire(&self, clock: Clock, now: Instant) -> Failure {
@@ -203,7 +179,6 @@ impl Watchdog {
             }
         };
         let crawl = clocks.crawl.filter(|_| self.phase == Phase::Between);
-        let commit_by = self.call.commit_by.filter(|_| self.phase != Phase::Between);
         [
             self.call.deadline.map(|at| (at, Due::Deadline)),
             after(waiting.started, total).map(|at| (at, Due::Clock(Clock::Total))),
@@ -211,8 +186,8 @@ impl Watchdog {
                 Some((after(waiting.output_since, Some(clock))?, Due::Clock(name)))
             }),
             after(waiting.byte_since, silence).map(|at| (at, Due::Clock(Clock::Silence))),
-            commit_by.map(|at| (at, Due::CommitBy)),
-            crawl.and_then(|crawl| Some((self.crawl.since?.checked_add(crawl.window)?, Due::Crawl(crawl)))),
+            self.commit_by.map(|at| (at, Due::CommitBy)),
+            crawl.and_then(|crawl| Some((self.crawl.due(crawl)?, Due::Crawl(crawl)))),
         ]
         .into_iter()
         .flatten()
@@ -221,23 +196,10 @@ impl Watchdog {
 
     /// The first wait after something came: the clocks it restarts begin here.
     fn restart(&mut self, now: Instant) {
-        let waiting = self.waiting.get_or_insert(Waiting {
-            started: now,
-            output_since: now,
-            byte_since: now,
-            granted: false,
-            timer: None,
-        });
-        if self.came == Came::Output {
-            waiting.output_since = now;
-        }
-        if self.came != Came::Nothing {
-            waiting.byte_since = now;
-            waiting.granted = false;
-        }
+        self.waiting.get_or_insert_with(|| Waiting::new(now)).restart(self.came, now);
         self.came = Came::Nothing;
         if self.phase == Phase::Between && self.plan.clocks.crawl.is_some() {
-            self.crawl.since.get_or_insert(now);
+            self.crawl.begin(now);
         }
     }
 

@@ -1,0 +1,59 @@
+//! How fast a stream comes.
+
+use crate::time::Instant;
+
+use super::clocks::Crawl;
+
+/// Bytes of a token of ordinary text, near enough for a rate.
+const BYTES_PER_TOKEN: f64 = 4.0;
+
+/// What came of a stream in the present window.
+#[derive(Debug, Default)]
+pub(super) struct Crawling {
+    bytes: u64,
+    since: Option<Instant>,
+    told: bool,
+}
+
+/// A stream that came slower than it should.
+#[derive(Debug)]
+pub(super) struct Slow {
+    /// Bytes of output a second.
+    pub(super) rate: f64,
+    /// Whether the window before was not slow.
+    pub(super) is_news: bool,
+}
+
+// === impl Crawling ===
+
+impl Crawling {
+    pub(super) fn see(&mut self, bytes: u32) {
+        self.bytes += u64::from(bytes);
+    }
+
+    /// Begins the first window, in which nothing came yet; later ones begin where one ends.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if self.since.is_none() {
+            *self = Self { since: Some(now), ..Self::default() };
+        }
+    }
+
+    /// When the window ends.
+    pub(super) fn due(&self, crawl: Crawl) -> Option<Instant> {
+        self.since?.checked_add(crawl.window)
+    }
+
+    /// Judges the window that ends, and begins the next. What a consumer that was away did not fetch says nothing.
+    pub(super) fn judge(&mut self, crawl: Crawl, away: bool, now: Instant) -> Option<Slow> {
+        let since = self.since.replace(now)?;
+        let bytes = std::mem::take(&mut self.bytes);
+        if away {
+            return None;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a rate, not an account")]
+        let rate = bytes as f64 / now.duration_since(since).as_secs_f64();
+        let slow = rate < crawl.tokens_per_second * BYTES_PER_TOKEN;
+        let told = std::mem::replace(&mut self.told, slow);
+        slow.then_some(Slow { rate, is_news: !told })
+    }
+}
