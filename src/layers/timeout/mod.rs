@@ -75,6 +75,8 @@ mod clocks;
 mod crawling;
 mod future;
 mod layer;
+#[cfg(test)]
+mod tests;
 mod waiting;
 mod watchdog;
 
