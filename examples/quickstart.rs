@@ -108,7 +108,7 @@ async fn ask(service: &mut impl Asks, question: &str) -> Result<(), BoxError> {
 /// Prints each fact with its time.
 fn timeline() -> Facts {
     let start = Instant::now();
-    Facts::to(move |fact: &Fact<'_>| {
+    Facts::from_fn(move |fact| {
         let line = match fact {
             Fact::Attempt { provider, attempt, .. } => format!("-> {provider}, attempt {attempt}"),
             Fact::RetryPlanned { failure, delay, .. } => format!("{failure}; again in {delay:.1?}"),
@@ -147,15 +147,13 @@ async fn servers() -> std::io::Result<(Server, Server, Server)> {
 
 /// The provider that the environment names, if it names one.
 fn of_environment() -> Result<Option<Profile>, ConfigError> {
-    let keys =
-        [("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic"), ("DEEPSEEK_API_KEY", "deepseek")];
-    let profile = match std::env::var("WATERTIGHT_BASE_URL") {
-        Ok(url) => Some(catalogue::get("llama.cpp")?.at(url)),
-        Err(_) => match keys.iter().find(|(key, _)| std::env::var_os(key).is_some()) {
-            Some((_, name)) => Some(catalogue::get(name)?),
-            None => return Ok(None),
-        },
-    };
-    let model = std::env::var("WATERTIGHT_MODEL").ok();
-    Ok(profile.map(|profile| model.into_iter().fold(profile, Profile::asking)))
+    let var = |name| std::env::var(name).ok();
+    let local = var("WATERTIGHT_BASE_URL").map(|url| Ok(catalogue::get("llama.cpp")?.at(url)));
+    let known = |key, name, model| var(key).map(|_| Ok(catalogue::get(name)?.asking(model)));
+    let profile = local
+        .or_else(|| known("OPENAI_API_KEY", "openai", "gpt-4o-mini"))
+        .or_else(|| known("ANTHROPIC_API_KEY", "anthropic", "claude-haiku-4-5"))
+        .or_else(|| known("DEEPSEEK_API_KEY", "deepseek", "deepseek-chat"))
+        .transpose()?;
+    Ok(profile.map(|profile| var("WATERTIGHT_MODEL").into_iter().fold(profile, Profile::asking)))
 }

@@ -77,6 +77,9 @@ pub struct Attempt {
     pub provider: Option<Arc<str>>,
     /// What came of it.
     pub code: Code,
+    /// The HTTP status, if a response was seen.
+    #[serde(serialize_with = "as_number")]
+    pub status: Option<StatusCode>,
     /// In the provider's words, clipped.
     pub message: Box<str>,
     /// Why it was passed over without being asked, if it was.
@@ -297,6 +300,7 @@ impl Failure {
         Attempt {
             provider: self.0.provider.clone(),
             code: self.0.code,
+            status: self.0.status,
             message: self.0.message.clone(),
             skip: self.0.skip,
         }
@@ -359,6 +363,10 @@ impl Serialize for Failure {
 }
 
 /// How a layer asks an error what it is, and wraps a failure of its own into the error its caller expects.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no error that a layer can judge",
+    note = "the service's error must be `Failure` or `BoxError`: add `.map_err(BoxError::from)`, or on an axum router `watertight::stack::for_axum`"
+)]
 pub trait Fault: From<Failure> {
     /// The failure inside, if there is one.
     fn failure(&self) -> Option<&Failure>;
@@ -399,6 +407,11 @@ impl Fault for BoxError {
             },
         }
     }
+}
+
+#[expect(clippy::ref_option, reason = "the signature that serde asks")]
+fn as_number<S: serde::Serializer>(status: &Option<StatusCode>, serializer: S) -> Result<S::Ok, S::Error> {
+    status.map(|status| status.as_u16()).serialize(serializer)
 }
 
 /// Cuts at a character, and takes control characters out so that a message stays one line.

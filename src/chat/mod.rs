@@ -26,7 +26,7 @@ pub use message::{
 };
 pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
 pub use push::Callbacks;
-pub use reply::{Head, Held, Reply, Watching};
+pub use reply::{BoxEvents, BoxReply, Head, Held, Reply, Watching};
 pub use request::{Parts, Request};
 pub use usage::Usage;
 pub use watch::{Observer, Outcome, Watch, Watchers};
