@@ -11,9 +11,11 @@ use futures_core::Stream;
 use crate::failure::{Attempt, Failure};
 
 use super::assemble::Assembler;
-use super::event::{Completion, Event, Sign};
+use super::completion::Completion;
+use super::event::{Event, Sign};
 use super::limits::Limits;
 use super::watch::{Observer, Outcome, Watch, Watchers};
+use super::watching::{Watching, truncated};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
 /// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
@@ -32,14 +34,6 @@ const MAX_HELD: usize = 64;
 pub struct Reply<S, W = ()> {
     core: Box<Core>,
     events: Watching<S, W>,
-}
-
-/// A stream of events with the observers beside it, as it goes into another stream. It is settled exactly once, and
-/// yields nothing after its end.
-pub struct Watching<S, W = ()> {
-    events: S,
-    watch: W,
-    done: bool,
 }
 
 /// A stream of events whose type is not spelled.
@@ -75,6 +69,8 @@ struct Core {
     first: Option<Event>,
     more: VecDeque<Event>,
     committed: bool,
+    /// The failure that came before any output, kept for whoever asks again or joins late.
+    failed: Option<Failure>,
 }
 
 // === impl Reply ===
@@ -105,13 +101,17 @@ impl<S, W> Reply<S, W> {
         &mut self.core.head
     }
 
-    /// Puts one more observer beside the stream. What was read ahead is shown to it first.
+    /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
+    /// there settles it at once.
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
         for event in self.core.first.iter().chain(&self.core.more) {
             match event.sign() {
                 Sign::End(usage) => watch.settle(Outcome::Completed(usage)),
                 sign => watch.see(sign),
             }
+        }
+        if let Some(failure) = &self.core.failed {
+            watch.settle(Outcome::from(failure));
         }
         let Watching { events, watch: inner, done } = self.events;
         Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } }
@@ -135,7 +135,7 @@ where
     S: Stream<Item = Result<Event, Failure>> + Unpin,
     W: Watchers + Unpin,
 {
-    /// Reads ahead to the first output, and answers at once when asked again.
+    /// Reads ahead to the first output, and gives the same answer at once when asked again.
     ///
     /// Before it, preamble is held back, so that a failure here leaves the caller with nothing of this attempt.
     ///
@@ -149,11 +149,10 @@ where
                         self.core.hold(event);
                     }
                 }
-                Some(Err(failure)) => return Poll::Ready(Err(failure)),
-                None => break,
+                Some(Err(_)) | None => break,
             }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.core.failed.clone().map_or(Ok(()), Err))
     }
 
     /// Folds the reply into a whole.
@@ -211,8 +210,12 @@ where
     /// The next event of the stream itself, past what is held.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
         let item = ready!(Pin::new(&mut self.events).poll_next(cx));
-        if let (false, Some(Ok(event))) = (self.core.committed, &item) {
-            self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+        match &item {
+            Some(Ok(event)) if !self.core.committed => {
+                self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+            }
+            Some(Err(failure)) if !self.core.committed => self.core.failed = Some(failure.clone()),
+            _ => {}
         }
         Poll::Ready(item)
     }
@@ -243,50 +246,6 @@ impl<S, W> fmt::Debug for Reply<S, W> {
     }
 }
 
-// === impl Watching ===
-
-impl<S> Watching<S> {
-    const fn new(events: S) -> Self {
-        Self { events, watch: (), done: false }
-    }
-}
-
-impl<S, W> Stream for Watching<S, W>
-where
-    S: Stream<Item = Result<Event, Failure>> + Unpin,
-    W: Watchers + Unpin,
-{
-    type Item = Result<Event, Failure>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        if this.done {
-            return Poll::Ready(None);
-        }
-        let item = ready!(Pin::new(&mut this.events).poll_next(cx)).unwrap_or_else(|| Err(truncated()));
-        match &item {
-            Ok(event) => match event.sign() {
-                Sign::End(usage) => {
-                    this.done = true;
-                    this.watch.settle(Outcome::Completed(usage));
-                }
-                sign => this.watch.see(sign),
-            },
-            Err(failure) => {
-                this.done = true;
-                this.watch.settle(Outcome::from(failure));
-            }
-        }
-        Poll::Ready(Some(item))
-    }
-}
-
-impl<S, W> fmt::Debug for Watching<S, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watching").field("done", &self.done).finish_non_exhaustive()
-    }
-}
-
 // === impl Head ===
 
 impl Head {
@@ -314,8 +273,4 @@ impl Core {
         self.first = self.more.pop_front();
         Some(event)
     }
-}
-
-fn truncated() -> Failure {
-    Failure::new(crate::failure::Code::Truncated, "the stream ended without its terminal event")
 }
