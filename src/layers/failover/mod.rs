@@ -91,8 +91,10 @@
 
 mod config;
 mod future;
+mod history;
 mod layer;
 mod pass;
+mod shared;
 mod standing;
 #[cfg(test)]
 mod tests;
