@@ -14,7 +14,8 @@ use crate::observe::Follow;
 
 use super::config::{Candidate, FailoverConfig};
 use super::future::ResponseFuture;
-use super::pass::{Pass, Shared};
+use super::pass::Pass;
+use super::shared::Shared;
 use super::standing::Blow;
 
 /// Asks the next candidate. What is remembered lives here: clones of a layer, and all services it makes, share it.

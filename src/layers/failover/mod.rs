@@ -92,8 +92,10 @@
 
 mod config;
 mod future;
+mod history;
 mod layer;
 mod pass;
+mod shared;
 mod standing;
 #[cfg(test)]
 mod tests;
