@@ -33,6 +33,8 @@ pub(super) struct Pass {
     pub(super) candidate: usize,
     start: usize,
     step: usize,
+    /// The newest rest there was when it began; none where nothing was remembered.
+    pub(super) known: u64,
     trial: Option<Trial>,
     /// Who was tried before the pass came to it.
     tried: Option<usize>,
@@ -71,10 +73,10 @@ impl Shared {
     }
 
     /// A call that had a first output ended.
-    pub(super) fn ended(&self, candidate: usize, blow: Option<Blow>) {
+    pub(super) fn ended(&self, candidate: usize, known: u64, blow: Option<Blow>) {
         match blow {
             None if self.is_calm() => {}
-            None => self.change(|standing| standing.served(candidate)),
+            None => self.change(|standing| standing.served(candidate, known)),
             Some(blow) => self.blow(candidate, blow, now()),
         }
     }
@@ -122,6 +124,7 @@ impl Pass {
             candidate: 0,
             start: 0,
             step: 0,
+            known: 0,
             trial: None,
             tried: None,
             asked: None,
@@ -133,6 +136,7 @@ impl Pass {
         let now = now();
         let trial = shared.change(|standing| {
             pass.start = standing.at();
+            pass.known = standing.rests();
             if call.failover { standing.begin_trial(now) } else { None }
         });
         pass.candidate = pass.start;

@@ -116,7 +116,7 @@ where
         let reply = ready!(this.call.poll(cx))?;
         let (plan, service, request) = this.again.take().expect("polled after it was ready");
         let again = Again::new(plan, service, request);
-        Poll::Ready(Ok(reply.wrap(|reply| Restarting::new(reply, again))))
+        Poll::Ready(Ok(reply.wrap(|reply| Restarting::new(reply.has_begun(), reply, again))))
     }
 }
 

@@ -42,8 +42,9 @@ enum Step<F> {
 // === impl Restarting ===
 
 impl<S: Service<R>, R, T> Restarting<S, R, T> {
-    pub(super) fn new(reply: T, again: Again<S, R>) -> Self {
-        Self { reply: Some(reply), output: false, again: Box::new(again) }
+    /// `output` says whether some was read ahead, which does not pass here again.
+    pub(super) fn new(output: bool, reply: T, again: Again<S, R>) -> Self {
+        Self { reply: Some(reply), output, again: Box::new(again) }
     }
 }
 
