@@ -21,20 +21,23 @@ use watertight::chat::{Ask, Call, Completion, Event, Head, Message, Protocol, Re
 use watertight::failure::{Code, Failure};
 use watertight::layers::failover::FailoverConfig;
 use watertight::layers::reset::ResetConfig;
-use watertight::layers::retry::{Backoff, Budget, BudgetConfig, Jitter, RetryConfig};
+use watertight::layers::retry::{Backoff, Budget, BudgetConfig, Jitter, RetryConfig, ShortenLayer};
 use watertight::layers::timeout::{Clocks, Crawl};
 use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
 use watertight::provider::{Profile, Provider};
+use watertight::testing::{Chunk, Dialect, End, Journal, Player, Reply as Answered, Script, Step};
 
 type Events = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send + Sync>>;
 type Told = Result<Reply<Events>, Failure>;
+type Next = Poll<Option<Result<Bytes, Infallible>>>;
+type Play = dyn Fn(usize, &Request) -> Answer + Send + Sync;
 type Answer = Pin<Box<dyn Future<Output = Told> + Send + Sync>>;
 
 /// A service that demands to be used as the contract says: readied before each call, never asked again once it
 /// failed. It is ready at the second poll.
 struct Strict {
     polls: u32,
-    play: Arc<dyn Fn(usize, &Request) -> Answer + Send + Sync>,
+    play: Arc<Play>,
     calls: Arc<AtomicUsize>,
 }
 
@@ -221,7 +224,7 @@ fn a_flood_of_keep_alives_meets_the_deadline() {
 /// A body from a closure; polled after its end, it panics.
 struct Wire<F>(Option<F>);
 
-impl<F: FnMut(&mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> + Unpin> Body for Wire<F> {
+impl<F: FnMut(&mut Context<'_>) -> Next + Unpin> Body for Wire<F> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -274,9 +277,7 @@ const STOP: &str =
     "data: {\"id\":\"1\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
 /// These pieces, then the end.
-fn pieces(
-    pieces: &[&'static str],
-) -> Wire<impl FnMut(&mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> + Unpin + use<>> {
+fn pieces(pieces: &[&'static str]) -> Wire<impl FnMut(&mut Context<'_>) -> Next + Unpin + use<>> {
     let mut pieces: VecDeque<_> = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
     Wire(Some(move |_: &mut Context<'_>| Poll::Ready(pieces.pop_front().map(Ok))))
 }
@@ -323,7 +324,8 @@ fn endless_empty_frames_leave_room_for_others() {
 async fn an_error_body_that_hangs_does_not_hide_the_status() {
     let body = || Wire(Some(|_: &mut Context<'_>| Poll::Pending));
     let call = over(429, "application/json", body).oneshot(ask());
-    let failure = timeout(Duration::from_secs(60), call).await.expect("in time").err().expect("a failure");
+    let failure =
+        timeout(Duration::from_secs(60), call).await.expect("in time").map(drop).expect_err("a failure");
     assert_eq!(failure.code(), Code::RateLimited);
     assert_eq!(failure.retry_after(), Some(Duration::from_secs(7)));
 }
@@ -341,7 +343,7 @@ async fn an_endless_error_body_is_read_up_to_a_bound() {
             Poll::Ready(Some(Ok(chunk.clone())))
         }))
     };
-    let failure = over(500, "text/plain", body).oneshot(ask()).await.err().expect("a failure");
+    let failure = over(500, "text/plain", body).oneshot(ask()).await.map(drop).expect_err("a failure");
     assert_eq!(failure.code(), Code::Server);
     assert!(read.load(Ordering::Relaxed) <= 128 * 1024);
 }
@@ -521,6 +523,43 @@ async fn a_failed_call_counts_once() {
     assert_eq!(*asked.lock().expect("no panic before"), ["a", "a", "a"]);
 }
 
+/// A service that cannot be readied, and must not be asked twice.
+#[derive(Debug)]
+struct Broken(bool);
+
+impl Clone for Broken {
+    fn clone(&self) -> Self {
+        Self(false)
+    }
+}
+
+impl Service<Request> for Broken {
+    type Response = Reply<Events>;
+    type Error = Failure;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        assert!(!std::mem::replace(&mut self.0, true), "readied again after it failed");
+        Poll::Ready(Err(failed(Code::Connect)))
+    }
+
+    fn call(&mut self, _: Request) -> Answer {
+        unreachable!("it is never ready")
+    }
+}
+
+/// Scenario: candidates that fail when they are readied, readied twice and called.
+/// Expected: a failed service MUST NOT be asked again, and the failures go up.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_failed_is_let_go() {
+    let mut service = FailoverLayer::new([Broken(false)]).layer(Broken(false));
+    for _ in 0..2 {
+        service.ready().await.expect("it is always ready");
+    }
+    let failure = service.call(ask()).await.expect_err("nobody can be asked");
+    assert_eq!(failure.code(), Code::AllFailed);
+}
+
 // === profile ===
 
 /// Scenario: paths and addresses that would be put together to another host, or lose the path.
@@ -541,5 +580,272 @@ fn an_address_cannot_be_moved_by_its_path() {
         ("https://house.test/v1#top", None),
     ] {
         assert!(with(base, path).is_err(), "{base} {path:?}");
+    }
+}
+
+// === cancellation ===
+
+/// Polls a future or a stream of calls so many times, then drops all of it. Says whether it was over before.
+async fn drop_after(polls: usize, call: impl Future) -> bool {
+    let mut call = Box::pin(call);
+    for _ in 0..polls {
+        let over = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_ready())).await;
+        if over {
+            return true;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    false
+}
+
+/// Scenario: the whole stack over three scripted candidates (one breaks in mid-stream, one is overloaded, one serves
+/// slowly), dropped after every number of polls. Expected: no upstream body MUST stay open, and the next call MUST be
+/// served: no trial, no token and no place is lost.
+#[tokio::test(start_paused = true)]
+async fn a_drop_at_any_poll_leaves_nothing_open() {
+    let mut polls = 0;
+    loop {
+        let journal = Journal::new();
+        let stream = |words: &str| Answered::words(words).streamed(Dialect::Chat).pace(150);
+        let candidate = |name: &str, lines: Vec<Step>| {
+            let player = Player::new(Script::new(lines).named(name).for_ever(), &journal);
+            let provider = Provider::over(player, profile().named(name)).expect("a provider");
+            let config =
+                RetryConfig { retries: 1, base: Duration::from_millis(300), ..RetryConfig::default() };
+            let retried = RetryLayer::new(config).expect("a layer");
+            let clocks = Clocks { first_output: Some(Duration::from_secs(2)), ..Clocks::default() };
+            let clocked = DualClockTimeoutLayer::new(clocks).expect("a layer").layer(provider);
+            retried.layer(ConcurrencyLimit::new(clocked, 2))
+        };
+        let busy = Step::status(503).after(120).chunk(200, "busy");
+        let breaks = stream("one two three").cut(3).end(End::Reset);
+        let a = candidate("a", vec![breaks.clone(), Step::hang().after(50), busy.clone()]);
+        let b = candidate("b", vec![busy.clone(), breaks, stream("four five")]);
+        let c = candidate("c", vec![stream("six seven")]);
+        let config = FailoverConfig {
+            spring_back: Duration::from_secs(2),
+            dwell: Duration::ZERO,
+            ..FailoverConfig::eager()
+        };
+        let failing = FailoverLayer::new([b, c]).config(config).expect("a layer").layer(a);
+        let resetting = ResetLayer::new(ResetConfig { resets: 5, ..ResetConfig::default() });
+        let mut service = resetting.expect("a layer").layer(failing);
+        let mut over = true;
+        for _ in 0..3 {
+            let call = service.ready().await.expect("ready").call(ask());
+            over &= drop_after(polls, async { call.await?.collect().await }).await;
+            assert_eq!(journal.open(), 0, "after {polls} polls");
+            sleep(Duration::from_secs(3)).await;
+        }
+        for _ in 0..3 {
+            let call = async { service.ready().await?.call(ask()).await?.collect().await };
+            let served = timeout(Duration::from_secs(3_600), call).await.expect("it does not hang");
+            served.unwrap_or_else(|failure| panic!("after {polls} polls: {failure}"));
+            assert_eq!(journal.open(), 0, "after {polls} polls");
+            sleep(Duration::from_secs(3)).await;
+        }
+        if over {
+            break;
+        }
+        polls += 1;
+    }
+    assert!(polls > 20, "only {polls} polls");
+}
+
+/// Scenario: a stream cut at every byte, closed, broken or left hanging there, and read under clocks.
+/// Expected: MUST end with a completion only when the answer was whole, else with a failure, and nothing stays open.
+#[tokio::test(start_paused = true)]
+async fn a_stream_torn_at_any_byte_ends() {
+    for spoken in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let protocol = match spoken {
+            Dialect::Messages => Protocol::AnthropicMessages,
+            Dialect::Responses => Protocol::OpenaiResponses,
+            _ => Protocol::OpenaiChat,
+        };
+        let whole = Answered::words("na\u{ef}ve two").usage(3, 2).streamed(spoken);
+        let bytes: Vec<u8> = whole.chunks.iter().flat_map(|chunk| chunk.data.to_vec()).collect();
+        for cut in 0..=bytes.len() {
+            for end in [End::Close, End::Reset, End::Hang] {
+                let journal = Journal::new();
+                let mut step = whole.clone().end(end);
+                step.chunks = vec![Chunk::new(0, bytes[..cut].to_vec())];
+                let player = Player::new(Script::new([step]), &journal);
+                let mut profile = profile();
+                profile.protocol = protocol;
+                let provider = Provider::over(player, profile).expect("a provider");
+                let service = DualClockTimeoutLayer::default().layer(provider);
+                let mut reply = service.oneshot(ask()).await.expect("a head");
+                let mut ends = 0;
+                let read = async {
+                    while let Some(event) = reply.next().await {
+                        assert_eq!(ends, 0, "something after the end, cut at {cut}");
+                        ends += usize::from(matches!(event, Err(_) | Ok(Event::Completed(_))));
+                    }
+                };
+                timeout(Duration::from_secs(600), read).await.expect("it ends");
+                assert_eq!(ends, 1, "cut at {cut}, {end:?}");
+                assert!(reply.next().await.is_none());
+                assert_eq!(journal.open(), 0, "cut at {cut}, {end:?}");
+            }
+        }
+    }
+}
+
+/// Scenario: a consumer that leaves for hours in mid-stream, its data and its end waiting meanwhile.
+/// Expected: MUST be given all of it, since no clock runs out on data that is there.
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_was_away_finds_all_of_it() {
+    let journal = Journal::new();
+    let step = Answered::words("one two three four").streamed(Dialect::Chat).pace(1_000);
+    let provider = Provider::over(Player::new(Script::new([step]), &journal), profile()).expect("a provider");
+    let service = DualClockTimeoutLayer::default().layer(provider);
+    let mut reply = service.oneshot(ask()).await.expect("a head");
+    reply.next().await.expect("an event").expect("no failure");
+    sleep(Duration::from_secs(5 * 3_600)).await;
+    let whole = reply.collect().await.expect("all of it");
+    assert_eq!(whole.message.to_text(), "one two three four");
+}
+
+/// Scenario: a thousand candidates that all refuse, one candidate, two failovers nested, retries in retries, and a
+/// deadline that is past. Expected: MUST come back, each candidate asked once.
+#[tokio::test(start_paused = true)]
+async fn absurd_stacks_come_back() {
+    let refuses = |code| Strict::new(move |_, _| refusal(failed(code)));
+    let one = refuses(Code::Overloaded);
+    let layer = FailoverLayer::new(std::iter::repeat_n(one.clone(), 999));
+    let failure = layer.layer(one.clone()).oneshot(ask()).await.expect_err("nobody serves");
+    assert_eq!((failure.code(), one.calls()), (Code::AllFailed, 1_000));
+
+    let alone = refuses(Code::Overloaded);
+    let mut service = FailoverLayer::new([]).layer(alone.clone());
+    for _ in 0..20 {
+        let failure = service.ready().await.expect("ready").call(ask()).await.expect_err("it refuses");
+        assert_eq!(failure.code(), Code::Overloaded);
+    }
+    assert_eq!(alone.calls(), 20);
+
+    let deep = refuses(Code::Server);
+    let config =
+        RetryConfig { retries: u32::MAX, budget: None, min_attempt: Duration::MAX, ..RetryConfig::default() };
+    let inner = RetryLayer::default().layer(deep.clone());
+    let failure = RetryLayer::new(config).expect("a layer").layer(inner).oneshot(ask()).await;
+    assert_eq!((failure.expect_err("it refuses").code(), deep.calls()), (Code::Server, 4));
+
+    let (a, b) = (refuses(Code::Server), Strict::new(|_, _| answer([Ok(done())])));
+    let inner = FailoverLayer::new([b.clone()]).layer(a.clone());
+    let mut nested = FailoverLayer::new([inner.clone()]).layer(inner);
+    let past = nested.ready().await.expect("ready").call(ask().within(Duration::ZERO)).await;
+    let past = past.err().map(|failure| failure.code());
+    assert_eq!((past, a.calls()), (Some(Code::Server), 1));
+    for _ in 0..9 {
+        let reply = nested.ready().await.expect("ready").call(ask()).await.expect("b serves");
+        reply.collect().await.expect("an answer");
+    }
+}
+
+/// Scenario: a failure that passes, under every layer at once, over a service that keeps its contract to the letter.
+/// Expected: MUST be readied before each call, and served.
+#[tokio::test(start_paused = true)]
+async fn every_layer_readies_before_it_calls() {
+    let inner = Strict::new(|nth, _| match nth {
+        0 | 2 => refusal(failed(Code::Overloaded)),
+        1 => refusal(failed(Code::ContextLength)),
+        3 => answer([Ok(Event::text(0, "a")), Err(failed(Code::Transport))]),
+        _ => answer([Ok(done())]),
+    });
+    let shorter = async |request: Request, _: Failure| {
+        Some(
+            Request::new("m")
+                .user("h")
+                .within(request.call().deadline.map_or(Duration::from_secs(60), |at| at - Instant::now()))
+                .streaming(),
+        )
+    };
+    let clocked = DualClockTimeoutLayer::default();
+    let retried = RetryLayer::default().layer(clocked.layer(inner.clone()).map_response(boxed));
+    let short = ShortenLayer::new(shorter).layer(retried);
+    let failing = FailoverLayer::new([short.clone()]).layer(short).map_response(boxed);
+    let reply = ResetLayer::default().layer(failing).oneshot(ask()).await.expect("a reply");
+    reply.collect().await.expect("an answer");
+    assert_eq!(inner.calls(), 5);
+}
+
+fn boxed<S>(reply: S) -> Reply<Events>
+where
+    S: Stream<Item = Result<Event, Failure>> + Send + Sync + Unpin + 'static,
+{
+    Reply::new(Head::default(), Box::pin(reply) as Events)
+}
+
+/// Scenario: 100,000 events of preamble before anything, then a stall. Expected: MUST be taken as begun, with few
+/// held back.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_preamble_is_not_hoarded() {
+    let read = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&read);
+    let inner = Strict::new(move |_, _| {
+        let counter = Arc::clone(&counter);
+        let events = futures_util::stream::repeat_with(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(started())
+        });
+        let events = events.take(100_000).chain(futures_util::stream::pending());
+        Box::pin(ready(Ok(Reply::new(Head::default(), Box::pin(events) as Events))))
+    });
+    let service = RetryLayer::default().layer(DualClockTimeoutLayer::default().layer(inner));
+    let reply = service.oneshot(ask()).await.expect("it is taken as begun");
+    assert!(read.load(Ordering::Relaxed) < 200);
+    let failure = reply.collect().await.expect_err("it stalls");
+    assert_eq!(failure.code().as_str(), "TIMEOUT_FIRST_OUTPUT");
+}
+
+/// Scenario: one frame of 17 MiB, in one piece and in many. Expected: MUST be refused at its limit, the body closed.
+#[tokio::test(start_paused = true)]
+async fn a_frame_of_many_mebibytes_is_refused() {
+    for piece in [17 << 20, 64 << 10] {
+        let journal = Journal::new();
+        let mut step = Step::sse(["[DONE]"]).end(End::Hang);
+        let data = Bytes::from([&b"data: "[..], &vec![b'x'; 17 << 20]].concat());
+        step.chunks = data.chunks(piece).map(|part| Chunk::new(0, data.slice_ref(part))).collect();
+        let provider = Provider::over(Player::new(Script::new([step]), &journal), profile());
+        let reply = provider.expect("a provider").oneshot(ask()).await.expect("a head");
+        let failure = reply.collect().await.expect_err("it is too large");
+        assert_eq!((failure.code(), journal.open()), (Code::InvalidResponse, 0));
+    }
+}
+
+/// Scenario: the longest of every wait and clock. Expected: MUST be served as with none.
+#[tokio::test(start_paused = true)]
+async fn the_longest_waits_are_no_waits() {
+    let inner = Strict::new(|nth, _| match nth {
+        0 => refusal(failed(Code::RateLimited).with_retry_after(Some(Duration::MAX))),
+        _ => answer([Ok(Event::text(0, "a")), Ok(done())]),
+    });
+    let max = Some(Duration::MAX);
+    let clocks = Clocks {
+        first_output: max,
+        idle: max,
+        silence: max,
+        total: max,
+        total_stream: max,
+        crawl: Some(Crawl { window: Duration::MAX, ..Crawl::default() }),
+        ..Clocks::default()
+    };
+    let retry = RetryConfig { max_retry_after: Duration::MAX, cap: Duration::MAX, ..RetryConfig::default() };
+    let config = FailoverConfig {
+        spring_back: Duration::MAX,
+        dwell: Duration::MAX,
+        min_share: Duration::MAX,
+        max_first_output: max,
+        ..FailoverConfig::default()
+    };
+    let timed = DualClockTimeoutLayer::new(clocks).expect("a layer").layer(inner);
+    let retried = RetryLayer::new(retry).expect("a layer").layer(timed);
+    let layer = FailoverLayer::new([retried.clone()]).config(config).expect("a layer");
+    let mut service = layer.layer(retried);
+    for _ in 0..3 {
+        let request = ask().within(Duration::from_secs(u64::from(u32::MAX)));
+        let reply = service.ready().await.expect("ready").call(request).await.expect("a reply");
+        reply.collect().await.expect("an answer");
     }
 }
