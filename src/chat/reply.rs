@@ -101,6 +101,11 @@ impl<S, W> Reply<S, W> {
         &mut self.core.head
     }
 
+    /// Whether its first output came, be it read ahead or passed on.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.core.committed
+    }
+
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {

@@ -20,6 +20,7 @@ use crate::chat::{Event, Reply};
 use crate::failure::{Attempt, Failure};
 
 pub use crate::chat::{Observer, Outcome, Sign, Watch, Watchers};
+pub(crate) use body::sign_of;
 pub use body::{Watched, failure_of};
 
 /// A response that can be followed to its end.

@@ -191,6 +191,13 @@ impl Profile {
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
             return Err(ConfigError::new("base_url", "must begin with http:// or https://, and name a host"));
         }
+        if uri.query().is_some() || self.base_url.contains('#') {
+            return Err(ConfigError::new("base_url", "must end with a path; `query` has its own field"));
+        }
+        // Else the path would go on with the name of the host, and the key go elsewhere.
+        if self.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            return Err(ConfigError::new("path", "must begin with /"));
+        }
         self.uri("model").map(drop)?;
         self.headers().map(drop)?;
         for (name, model) in &self.models {

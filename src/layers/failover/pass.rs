@@ -21,6 +21,8 @@ pub(super) struct Pass {
     pub(super) candidate: usize,
     start: usize,
     step: usize,
+    /// The newest rest there was when it began; none where nothing was remembered.
+    pub(super) known: u64,
     trial: Option<Trial>,
     /// Who was tried before the pass came to it.
     tried: Option<usize>,
@@ -43,6 +45,7 @@ impl Pass {
             candidate: 0,
             start: 0,
             step: 0,
+            known: 0,
             trial: None,
             tried: None,
             asked: None,
@@ -54,6 +57,7 @@ impl Pass {
         let now = now();
         let trial = shared.change(|standing| {
             pass.start = standing.at();
+            pass.known = standing.rests();
             if call.failover { standing.begin_trial(now) } else { None }
         });
         pass.candidate = pass.start;

@@ -43,10 +43,10 @@ impl Shared {
     }
 
     /// A call that had a first output ended.
-    pub(super) fn ended(&self, candidate: usize, blow: Option<Blow>) {
+    pub(super) fn ended(&self, candidate: usize, known: u64, blow: Option<Blow>) {
         match blow {
             None if self.is_calm() => {}
-            None => self.change(|standing| standing.served(candidate)),
+            None => self.change(|standing| standing.served(candidate, known)),
             Some(blow) => self.blow(candidate, blow, now()),
         }
     }

@@ -16,6 +16,12 @@ use super::clocks::{Clocks, Crawl, FirstClock, KeepAlive};
 /// Well above the scheduling delay of a busy machine, well below any clock.
 const LATE: Duration = Duration::from_millis(250);
 
+/// What may come without a wait before the clocks, and other tasks, have their turn all the same.
+const FLOOD: u32 = 64;
+
+/// The step of the timer: a shorter window would be due again as soon as it was judged.
+const TICK: Duration = Duration::from_millis(1);
+
 /// Bytes of a token of ordinary text, near enough for a rate.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
@@ -27,6 +33,8 @@ pub struct Watchdog {
     phase: Phase,
     /// What came since the last wait, so that the next wait knows which clocks start anew.
     came: Came,
+    /// How often something came since the last wait.
+    unwatched: u32,
     waiting: Option<Waiting>,
     crawl: Crawling,
 }
@@ -78,7 +86,8 @@ struct Crawling {
 impl Watchdog {
     pub(crate) fn new(plan: Arc<Plan>, call: Call, streamed: bool) -> Self {
         let phase = if streamed { Phase::First } else { Phase::Whole };
-        Self { plan, call, phase, came: Came::Nothing, waiting: None, crawl: Crawling::default() }
+        let (came, crawl) = (Came::Nothing, Crawling::default());
+        Self { plan, call, phase, came, unwatched: 0, waiting: None, crawl }
     }
 
     /// The response head came.
@@ -91,6 +100,7 @@ impl Watchdog {
 
     /// Something came. No clock is read.
     pub(crate) fn see(&mut self, sign: Sign) {
+        self.unwatched += 1;
         match sign {
             Sign::Output(bytes) => {
                 self.crawl.bytes += u64::from(bytes);
@@ -105,8 +115,24 @@ impl Watchdog {
         }
     }
 
-    /// Called when the other side has nothing ready: ready with a failure once a clock has run out.
+    /// Whether so much came without a wait that the clocks are to be asked before more is taken.
+    pub(crate) const fn is_flooded(&self) -> bool {
+        self.unwatched >= FLOOD
+    }
+
+    /// Called when the other side has nothing ready, or never nothing: ready with a failure once a clock has run
+    /// out.
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        let flooded = self.is_flooded();
+        self.unwatched = 0;
+        let expired = self.poll_clocks(cx);
+        if flooded && expired.is_pending() {
+            cx.waker().wake_by_ref();
+        }
+        expired
+    }
+
+    fn poll_clocks(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let fresh = self.waiting.is_none() || self.came != Came::Nothing;
         if fresh {
             self.restart(now());
@@ -212,7 +238,9 @@ impl Watchdog {
             }),
             after(waiting.byte_since, silence).map(|at| (at, Due::Clock(Clock::Silence))),
             commit_by.map(|at| (at, Due::CommitBy)),
-            crawl.and_then(|crawl| Some((self.crawl.since?.checked_add(crawl.window)?, Due::Crawl(crawl)))),
+            crawl.and_then(|crawl| {
+                Some((self.crawl.since?.checked_add(crawl.window.max(TICK))?, Due::Crawl(crawl)))
+            }),
         ]
         .into_iter()
         .flatten()
