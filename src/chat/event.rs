@@ -154,6 +154,7 @@ impl Event {
                     Sign::Output(u32::try_from(text.len()).unwrap_or(u32::MAX))
                 }
             }
+            Self::ToolCall { start, .. } if start.id.is_empty() && start.name.is_empty() => Sign::Preamble,
             Self::ToolCall { start, .. } => Sign::Output(u32::try_from(start.name.len()).unwrap_or(u32::MAX)),
             // A block of a kind we have no word for has no deltas: its close is all the output there is of it.
             Self::Closed { part: Some(part), .. } if matches!(part.content, Content::Other(..)) => {

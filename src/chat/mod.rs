@@ -14,6 +14,8 @@ mod options;
 mod push;
 mod reply;
 mod request;
+#[cfg(test)]
+mod tests;
 mod usage;
 mod watch;
 mod watching;

@@ -116,7 +116,7 @@ where
             }
             Some(Err(error)) => {
                 let error = error.into();
-                this.watch.settle(Outcome::Failed(error.failure().map_or(Code::Transport, Failure::code)));
+                this.watch.settle(error.failure().map_or(Outcome::Failed(Code::Transport), Outcome::from));
                 Some(Err(error))
             }
             None => {
