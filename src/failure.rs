@@ -168,6 +168,7 @@ impl Failure {
         Attempt {
             provider: self.0.provider.clone(),
             code: self.0.code,
+            status: self.0.status,
             message: self.0.message.clone(),
             skip: self.0.skip,
         }

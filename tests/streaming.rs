@@ -404,7 +404,7 @@ fn what_is_always_ready_needs_no_timer() {
     let reply = || {
         Reply::new(
             Head::default(),
-            Steps(vec![Step::Output; 100].into_iter().chain([Step::Complete]).collect()),
+            Steps(vec![Step::Output; 60].into_iter().chain([Step::Complete]).collect()),
         )
     };
     let service =

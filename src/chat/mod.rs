@@ -31,7 +31,7 @@ pub use message::{
 };
 pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
 pub use push::Callbacks;
-pub use reply::{Head, Held, Reply};
+pub use reply::{BoxEvents, BoxReply, Head, Held, Reply};
 pub use request::{Parts, Request};
 pub use usage::Usage;
 pub use watch::{Observer, Outcome, Watch, Watchers};

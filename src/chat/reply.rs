@@ -36,6 +36,13 @@ pub struct Reply<S, W = ()> {
     events: Watching<S, W>,
 }
 
+/// A stream of events whose type is not spelled.
+pub type BoxEvents = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>>;
+
+/// A reply whose type is not spelled, for stacks that are stored in a struct or are of several types. See
+/// [`Reply::boxed`].
+pub type BoxReply = Reply<BoxEvents>;
+
 /// What is told beside the events.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -92,6 +99,11 @@ impl<S, W> Reply<S, W> {
     /// What is told beside the events, to add to it.
     pub fn head_mut(&mut self) -> &mut Head {
         &mut self.core.head
+    }
+
+    /// Whether its first output came, be it read ahead or passed on.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.core.committed
     }
 
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
@@ -170,6 +182,34 @@ where
                 None => return Err(truncated()),
             }
         }
+    }
+
+    /// Boxes the stream with its observers: each layer adds to a reply's type, and this forgets it.
+    ///
+    /// ```
+    /// use tower::{ServiceExt, util::BoxCloneSyncService};
+    /// use watertight::chat::{BoxReply, Reply, Request};
+    /// use watertight::failure::Failure;
+    /// # use watertight::provider::{Profile, Provider};
+    /// # use watertight::chat::Protocol;
+    ///
+    /// struct App {
+    ///     model: BoxCloneSyncService<Request, BoxReply, Failure>,
+    /// }
+    ///
+    /// # fn main() -> Result<(), watertight::failure::ConfigError> {
+    /// # let profile = Profile::new("p", Protocol::OpenaiChat, "http://127.0.0.1:1").with_key("k");
+    /// let service = Provider::new(profile)?;
+    /// let app = App { model: BoxCloneSyncService::new(service.map_response(Reply::boxed)) };
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn boxed(self) -> BoxReply
+    where
+        S: Send + 'static,
+        W: Send + 'static,
+    {
+        self.wrap(|events| Box::pin(events) as BoxEvents)
     }
 
     /// The next event of the stream itself, past what is held.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use serde::Serialize;
 
 use super::code::Code;
@@ -14,6 +15,9 @@ pub struct Attempt {
     pub provider: Option<Arc<str>>,
     /// What came of it.
     pub code: Code,
+    /// The HTTP status, if a response was seen.
+    #[serde(serialize_with = "as_number")]
+    pub status: Option<StatusCode>,
     /// In the provider's words, clipped.
     pub message: Box<str>,
     /// Why it was passed over without being asked, if it was.
@@ -43,4 +47,9 @@ pub enum Skip {
     Stateful,
     /// It rests after a failure.
     Resting,
+}
+
+#[expect(clippy::ref_option, reason = "the signature that serde asks")]
+fn as_number<S: serde::Serializer>(status: &Option<StatusCode>, serializer: S) -> Result<S::Ok, S::Error> {
+    status.map(|status| status.as_u16()).serialize(serializer)
 }

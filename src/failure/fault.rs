@@ -5,6 +5,10 @@ use std::error::Error;
 use super::{BoxError, Failure};
 
 /// How a layer asks an error what it is, and wraps a failure of its own into the error its caller expects.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no error that a layer can judge",
+    note = "the service's error must be `Failure` or `BoxError`: add `.map_err(BoxError::from)`, or on an axum router `watertight::stack::for_axum`"
+)]
 pub trait Fault: From<Failure> {
     /// The failure inside, if there is one.
     fn failure(&self) -> Option<&Failure>;

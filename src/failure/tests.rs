@@ -172,7 +172,10 @@ fn the_written_form_is_stable() {
         "retry_after_ms": 1500,
         "skip": null,
         "attempts": [
-            { "provider": "west", "code": "LIMITER_FULL", "message": "it was told to wait", "skip": "RESTING" },
+            {
+                "provider": "west", "code": "LIMITER_FULL", "status": null,
+                "message": "it was told to wait", "skip": "RESTING"
+            },
         ],
     });
     assert_eq!(serde_json::to_value(&failure).unwrap(), written);

@@ -7,6 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -18,16 +19,20 @@ use crate::chat::{Ask, Call, Head, Limits, Reply, Request, Watch};
 use crate::event::{Fact, Facts};
 use crate::failure::{BoxError, Code, ConfigError, Failure, Fault};
 use crate::protocol::{self, Target, errors, limits};
-use crate::time::Wall;
+use crate::time::{Sleep, Wall, now, sleep_until};
 
 use super::adapt::{adapt, is_option, tell_stripped};
-use super::events::{Events, Gather, Read, Source};
+use super::events::{Events, Gather, Read, Source, Tap};
 use super::fits::fits;
 use super::profile::Profile;
 use super::settlement::Settlement;
 
 /// The most of an error's body that is read: enough for any error object, and a bound for echoed requests.
 const MAX_ERROR_BODY: usize = 64 * 1024;
+
+/// How long the body of an error is waited for. It comes with its head or not at all, and the head alone says enough
+/// to go on with: the status, and often a wait.
+const ERROR_GRACE: Duration = Duration::from_secs(2);
 
 /// A provider as a service: [`Request`] in, [`Reply`] out, one HTTP request a call.
 ///
@@ -66,8 +71,17 @@ pin_project! {
         // => Judging | done
         Sending { #[pin] call: F },
         // => done
-        Judging { #[pin] body: B, gather: Gather, status: StatusCode, headers: HeaderMap },
+        Judging { judging: Box<Judging<B>> },
     }
+}
+
+/// An error whose body is being read.
+struct Judging<B> {
+    body: Tap<B>,
+    gather: Gather,
+    status: StatusCode,
+    headers: HeaderMap,
+    grace: Pin<Box<Sleep>>,
 }
 
 /// What the answer is read with.
@@ -251,20 +265,24 @@ where
                     }
                     Ok(response) => {
                         let (head, body) = response.into_parts();
-                        let gather = Gather::new(MAX_ERROR_BODY);
-                        this.state.set(State::Judging {
-                            body,
-                            gather,
+                        let judging = Box::new(Judging {
+                            body: Tap::new(body),
+                            gather: Gather::new(MAX_ERROR_BODY),
                             status: head.status,
                             headers: head.headers,
+                            grace: Box::pin(sleep_until(now() + ERROR_GRACE)),
                         });
+                        this.state.set(State::Judging { judging });
                         continue;
                     }
                     Err(error) => error.into().into_failure(),
                 },
-                StateProj::Judging { body, gather, status, headers } => {
-                    // A body that breaks or is too long says no more; the status has spoken.
-                    let _ = ready!(gather.poll(body.get_mut(), cx));
+                StateProj::Judging { judging } => {
+                    let Judging { body, gather, status, headers, grace } = &mut **judging;
+                    // A body that breaks, hangs or is too long says no more; the status has spoken.
+                    if gather.poll(body, cx).is_pending() {
+                        ready!(grace.as_mut().poll(cx));
+                    }
                     let asked = this.asked.as_ref().expect("polled after it was ready");
                     asked.judge(*status, headers, &gather.take())
                 }

@@ -119,7 +119,7 @@ where
                 Ok(()) => this.state.set(State::Choosing),
                 Err(failure) => {
                     let done = match response.map(|response| response.give_up(failure.clone())) {
-                        Some(Ok(response)) => Ok(follow(response, pass)),
+                        Some(Ok(response)) => Ok(response.follow(Watch::new(Account::told(pass)))),
                         Some(Err(_)) | None => Err(S::Error::from(failure)),
                     };
                     this.state.set(State::Failed { failure: None });

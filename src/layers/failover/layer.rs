@@ -14,7 +14,8 @@ use crate::observe::Follow;
 
 use super::config::{Candidate, FailoverConfig};
 use super::future::ResponseFuture;
-use super::pass::{Pass, Shared};
+use super::pass::Pass;
+use super::shared::Shared;
 use super::standing::Blow;
 
 /// Asks the next candidate. What is remembered lives here: clones of a layer, and all services it makes, share it.
@@ -43,6 +44,10 @@ struct Current<S> {
 pub struct Account {
     shared: Arc<Shared>,
     candidate: usize,
+    /// The newest rest there was when the call began.
+    known: u64,
+    /// The failure it ended with was remembered before it was handed over.
+    told: bool,
 }
 
 // === impl FailoverLayer ===
@@ -137,8 +142,11 @@ where
             Some(current) if current.candidate == at => current,
             other => other.insert(Current { candidate: at, service: services[at].clone(), ready: false }),
         };
-        // An error is met again, and judged, when the call readies a clone.
-        current.ready = matches!(current.service.poll_ready(cx), Poll::Ready(Ok(())));
+        // An error is met again, and judged, when the call readies a clone; the failed one is asked no more.
+        match current.service.poll_ready(cx) {
+            Poll::Ready(Err(_)) => self.current = None,
+            polled => current.ready = polled.is_ready(),
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -148,13 +156,15 @@ where
             Err(failure) => return ResponseFuture::failed(Arc::clone(&self.services), request, failure),
         };
         let services = Arc::clone(&self.services);
-        match &mut self.current {
-            Some(current) if current.ready && current.candidate == pass.candidate => {
-                current.ready = false;
+        match self.current.take() {
+            Some(mut current) if current.ready && current.candidate == pass.candidate => {
                 let mut first = request.clone();
                 set_call(&mut first, &pass);
-                ResponseFuture::calling(services, request, pass, current.service.call(first))
+                let call = current.service.call(first);
+                self.current = Some(Current { ready: false, ..current });
+                ResponseFuture::calling(services, request, pass, call)
             }
+            // A place held or queued for at another candidate is given up, since this call may come to need it.
             _ => ResponseFuture::readying(services, request, pass),
         }
     }
@@ -184,18 +194,27 @@ pub(super) fn set_call<R: Ask>(request: &mut R, pass: &Pass) {
 
 impl Account {
     pub(super) fn new(pass: &Pass) -> Self {
-        Self { shared: Arc::clone(pass.shared()), candidate: pass.candidate }
+        let known = pass.known;
+        Self { shared: Arc::clone(pass.shared()), candidate: pass.candidate, known, told: false }
+    }
+
+    /// Of a response that goes up as the failure it is.
+    pub(super) fn told(pass: &Pass) -> Self {
+        Self { told: true, ..Self::new(pass) }
     }
 }
 
 impl Observer for Account {
     fn settle(self, how: Outcome) {
+        if self.told {
+            return;
+        }
         let blow = match how {
             Outcome::Completed(_) => None,
             Outcome::Failed(code) => Some(Blow::of_code(code)),
             Outcome::Truncated => Some(Blow::of_code(Code::Truncated)),
             Outcome::Abandoned => return,
         };
-        self.shared.ended(self.candidate, blow);
+        self.shared.ended(self.candidate, self.known, blow);
     }
 }

@@ -80,7 +80,8 @@
 //! let customised = ServiceBuilder::new().layer(layer).service(a);
 //! # Ok(()) }
 //! ```
-//! Candidates are of one type. Stacks built alike are; others go through a `BoxCloneSyncService`. The service must be
+//! Candidates are of one type. Stacks built alike are; others go through [`Reply::boxed`](crate::chat::Reply::boxed)
+//! and a `BoxCloneSyncService`. The service must be
 //! `Sync` for the future to be `Send`.
 //!
 //! # What it does not do
@@ -91,8 +92,10 @@
 
 mod config;
 mod future;
+mod history;
 mod layer;
 mod pass;
+mod shared;
 mod standing;
 #[cfg(test)]
 mod tests;

@@ -1,28 +1,16 @@
 //! One call's way through the candidates.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::chat::Call;
-use crate::event::{Fact, Facts};
+use crate::event::Fact;
 use crate::failure::{Attempt, Code, FailOver, Failure, Skip};
 use crate::time::{Instant, now};
 
-use super::config::{Candidate, FailoverConfig, WhenAllRest};
-use super::standing::{Blow, Move, Standing};
-
-/// What a layer and all that came of it share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) config: FailoverConfig,
-    pub(super) candidates: Box<[Candidate]>,
-    pub(super) facts: Facts,
-    /// No call needs to ask the standing: it is at the first, and nothing is remembered.
-    calm: AtomicBool,
-    standing: Mutex<Standing>,
-}
+use super::config::WhenAllRest;
+use super::history::History;
+use super::shared::{Shared, Trial};
+use super::standing::Blow;
 
 /// One call's way through the candidates.
 #[derive(Debug)]
@@ -33,79 +21,14 @@ pub(super) struct Pass {
     pub(super) candidate: usize,
     start: usize,
     step: usize,
+    /// The newest rest there was when it began; none where nothing was remembered.
+    pub(super) known: u64,
     trial: Option<Trial>,
     /// Who was tried before the pass came to it.
     tried: Option<usize>,
     /// When the candidate was asked, where its pace is measured.
     asked: Option<Instant>,
     history: History,
-}
-
-#[derive(Debug, Default)]
-struct History {
-    attempts: Vec<Attempt>,
-    candidates: usize,
-    asked: bool,
-    retry_after: Option<Duration>,
-}
-
-/// The slot of a trial, given back if nothing came of it.
-#[derive(Debug)]
-struct Trial {
-    shared: Arc<Shared>,
-    candidate: usize,
-    decided: bool,
-}
-
-// === impl Shared ===
-
-impl Shared {
-    pub(super) fn new(config: FailoverConfig, candidates: Box<[Candidate]>, facts: Facts) -> Self {
-        let standing = Mutex::new(Standing::new(candidates.len()));
-        Self { config, candidates, facts, calm: AtomicBool::new(true), standing }
-    }
-
-    /// Where calls begin.
-    pub(super) fn at(&self) -> usize {
-        if self.is_calm() { 0 } else { self.lock().at() }
-    }
-
-    /// A call that had a first output ended.
-    pub(super) fn ended(&self, candidate: usize, blow: Option<Blow>) {
-        match blow {
-            None if self.is_calm() => {}
-            None => self.change(|standing| standing.served(candidate)),
-            Some(blow) => self.blow(candidate, blow, now()),
-        }
-    }
-
-    fn blow(&self, candidate: usize, blow: Blow, now: Instant) {
-        if let Some(Move { from, to, rest }) =
-            self.change(|standing| standing.failed(candidate, blow, &self.config, now))
-        {
-            let (from, to) = (self.name(from), self.name(to));
-            self.facts.emit(&Fact::Moved { from, to, rest });
-        }
-    }
-
-    fn name(&self, candidate: usize) -> &str {
-        &self.candidates[candidate].name
-    }
-
-    fn is_calm(&self) -> bool {
-        self.calm.load(Ordering::Acquire) && self.config.max_first_output.is_none()
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Standing) -> T) -> T {
-        let mut standing = self.lock();
-        let changed = change(&mut standing);
-        self.calm.store(standing.is_calm(), Ordering::Release);
-        changed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 // === impl Pass ===
@@ -122,6 +45,7 @@ impl Pass {
             candidate: 0,
             start: 0,
             step: 0,
+            known: 0,
             trial: None,
             tried: None,
             asked: None,
@@ -133,11 +57,12 @@ impl Pass {
         let now = now();
         let trial = shared.change(|standing| {
             pass.start = standing.at();
+            pass.known = standing.rests();
             if call.failover { standing.begin_trial(now) } else { None }
         });
         pass.candidate = pass.start;
         if let Some(candidate) = trial {
-            pass.trial = Some(Trial { shared: Arc::clone(shared), candidate, decided: false });
+            pass.trial = Some(Trial::new(shared, candidate));
             pass.candidate = candidate;
             shared.facts.emit(&Fact::Trial { call: call.id, candidate: shared.name(candidate) });
         } else if pass.call.failover && !pass.settle_on(now) {
@@ -315,65 +240,6 @@ impl Pass {
             _ => Failure::new(Code::AllFailed, history.summary())
                 .with_retry_after(history.retry_after)
                 .with_attempts(history.attempts),
-        }
-    }
-}
-
-// === impl History ===
-
-impl History {
-    fn note(&mut self, failure: &Failure) {
-        self.candidates += 1;
-        self.attempts.extend_from_slice(failure.attempts());
-        self.attempts.push(failure.as_attempt());
-        self.retry_after = match (self.retry_after, failure.retry_after()) {
-            (Some(known), Some(new)) => Some(known.min(new)),
-            (known, new) => known.or(new),
-        };
-    }
-
-    fn append_to(&mut self, failure: Failure) -> Failure {
-        let mut attempts = std::mem::take(&mut self.attempts);
-        if attempts.is_empty() {
-            return failure;
-        }
-        attempts.extend_from_slice(failure.attempts());
-        failure.with_attempts(attempts)
-    }
-
-    /// The causes, in order.
-    fn summary(&self) -> String {
-        let causes: Vec<String> = self
-            .attempts
-            .iter()
-            .map(|attempt| match &attempt.provider {
-                Some(provider) => format!("{provider}: {} {}", attempt.code, attempt.message),
-                None => format!("{} {}", attempt.code, attempt.message),
-            })
-            .collect();
-        causes.join("; ")
-    }
-}
-
-// === impl Trial ===
-
-impl Trial {
-    fn spring_back(mut self) {
-        self.decided = true;
-        self.shared.change(|standing| standing.spring_back(self.candidate));
-    }
-
-    fn fail(mut self, blow: Blow, now: Instant) {
-        self.decided = true;
-        let config = &self.shared.config;
-        self.shared.change(|standing| standing.fail_trial(self.candidate, blow, config, now));
-    }
-}
-
-impl Drop for Trial {
-    fn drop(&mut self) {
-        if !self.decided {
-            self.shared.change(Standing::drop_trial);
         }
     }
 }

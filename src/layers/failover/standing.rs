@@ -13,6 +13,8 @@ pub(super) struct Standing {
     at: usize,
     candidates: Vec<Record>,
     trial: bool,
+    /// How many rests there were.
+    rests: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +31,8 @@ struct Rest {
     due: Instant,
     /// Until when it said that it must not be asked.
     barred: Option<Instant>,
+    /// Which rest it is, from 1.
+    number: u64,
 }
 
 /// What a failed attempt says about its candidate.
@@ -54,7 +58,12 @@ pub(super) struct Move {
 
 impl Standing {
     pub(super) fn new(candidates: usize) -> Self {
-        Self { at: 0, candidates: vec![Record::default(); candidates], trial: false }
+        Self { at: 0, candidates: vec![Record::default(); candidates], trial: false, rests: 0 }
+    }
+
+    /// The number of the newest rest.
+    pub(super) const fn rests(&self) -> u64 {
+        self.rests
     }
 
     pub(super) const fn at(&self) -> usize {
@@ -95,7 +104,7 @@ impl Standing {
             Blow::AtOnce(stated) => stated,
             Blow::None | Blow::Counted => None,
         };
-        self.candidates[candidate].rest = Some(Rest::new(stated, config, now));
+        self.rest(candidate, stated, config, now);
     }
 
     /// Until when a candidate said that it must not be asked.
@@ -120,10 +129,11 @@ impl Standing {
         *pace = Some((mean, now));
     }
 
-    /// A call ended well.
-    pub(super) fn served(&mut self, candidate: usize) {
-        self.candidates[candidate].failed_in_row = 0;
-        self.candidates[candidate].rest = None;
+    /// A call ended well. Its rest is over, unless it began after the call and the call can say nothing about it.
+    pub(super) fn served(&mut self, candidate: usize, known: u64) {
+        let record = &mut self.candidates[candidate];
+        record.failed_in_row = 0;
+        record.rest = record.rest.filter(|rest| rest.number > known);
     }
 
     /// A call failed at a candidate.
@@ -146,15 +156,28 @@ impl Standing {
             }
             Blow::AtOnce(stated) => stated,
         };
-        let rest = Rest::new(stated, config, now);
         record.failed_in_row = 0;
-        record.rest = Some(rest);
+        let rest = self.rest(candidate, stated, config, now);
         if candidate != self.at {
             return None;
         }
         let to = self.next_after(candidate)?;
         self.at = to;
         Some(Move { from: candidate, to, rest: rest.due.duration_since(now) })
+    }
+
+    /// A rest begins. What it said before holds all the same.
+    fn rest(
+        &mut self,
+        candidate: usize,
+        stated: Option<Duration>,
+        config: &FailoverConfig,
+        now: Instant,
+    ) -> Rest {
+        self.rests += 1;
+        let rest = &mut self.candidates[candidate].rest;
+        let before = rest.and_then(|rest| rest.barred);
+        *rest.insert(Rest::new(stated, config, now, before, self.rests))
     }
 
     /// The first below, else above, that does not rest; else the one whose rest is over first.
@@ -169,9 +192,17 @@ impl Standing {
 // === impl Rest ===
 
 impl Rest {
-    fn new(stated: Option<Duration>, config: &FailoverConfig, now: Instant) -> Self {
+    fn new(
+        stated: Option<Duration>,
+        config: &FailoverConfig,
+        now: Instant,
+        before: Option<Instant>,
+        number: u64,
+    ) -> Self {
         let rest = stated.unwrap_or(config.spring_back).max(config.dwell);
-        Self { due: after(now, rest), barred: stated.map(|wait| after(now, wait)) }
+        let barred = stated.map(|wait| after(now, wait)).max(before);
+        let due = after(now, rest);
+        Self { due: barred.map_or(due, |barred| due.max(barred)), barred, number }
     }
 }
 

@@ -116,7 +116,8 @@ where
         let reply = ready!(this.call.poll(cx))?;
         let (plan, service, request) = this.again.take().expect("polled after it was ready");
         let again = Again::new(plan, service, request);
-        Poll::Ready(Ok(reply.wrap(|events| Restarting::new(events, again))))
+        let output = reply.has_begun();
+        Poll::Ready(Ok(reply.wrap(|events| Restarting::new(output, events, again))))
     }
 }
 

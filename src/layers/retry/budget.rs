@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::failure::ConfigError;
 use crate::time::Instant;
 
+/// In how many spans the calls of a window are told apart: enough for its edge, and a bound on what is remembered.
+const SPANS: u32 = 64;
+
 /// How many retries are allowed beside the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -86,9 +89,17 @@ impl Budget {
 
     fn deposit(&mut self, calls: u64, now: Instant) {
         let from = self.looked.replace(now).unwrap_or(now);
-        if calls > 0 {
-            #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
-            self.calls.push_back((from, now, calls as f64));
+        if calls == 0 {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
+        let calls = calls as f64;
+        match self.calls.back_mut() {
+            Some((begun, to, count)) if now.duration_since(*begun) < self.config.window / SPANS => {
+                *to = now;
+                *count += calls;
+            }
+            _ => self.calls.push_back((from, now, calls)),
         }
     }
 

@@ -52,7 +52,7 @@ struct Again<S> {
 enum Step<S> {
     Idle,
     Waiting { timer: Pin<Box<Sleep>>, token: Token, retry_id: u64 },
-    Readying { service: S },
+    Readying { service: S, token: Token },
 }
 
 /// Names retries within the process.
@@ -146,22 +146,24 @@ impl<S> Again<S> {
                     ready!(timer.as_mut().poll(cx));
                     let service = shared.template.clone();
                     if let Step::Waiting { token, retry_id, .. } =
-                        std::mem::replace(&mut self.step, Step::Readying { service })
+                        std::mem::replace(&mut self.step, Step::Idle)
                     {
-                        token.spend();
+                        self.step = Step::Readying { service, token };
                         let call = request.call().id;
                         shared.plan.facts.emit(&Fact::RetryStarted { call, retry_id });
                     }
                 }
                 // Readying => Idle, with the call made
-                Step::Readying { service } => {
+                Step::Readying { service, .. } => {
                     ready!(service.poll_ready(cx))?;
                     let mut request = request.clone();
                     let mut call = request.call();
                     call.attempt = u16::try_from(self.tries.retries + 1).unwrap_or(u16::MAX);
                     request.set_call(call);
                     let call = service.call(request);
-                    self.step = Step::Idle;
+                    if let Step::Readying { token, .. } = std::mem::replace(&mut self.step, Step::Idle) {
+                        token.spend();
+                    }
                     return Poll::Ready(Ok(call));
                 }
                 Step::Idle => unreachable!("a step is set before it is polled"),

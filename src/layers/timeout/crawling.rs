@@ -1,11 +1,16 @@
 //! How fast a stream comes.
 
+use std::time::Duration;
+
 use crate::time::Instant;
 
 use super::clocks::Crawl;
 
 /// Bytes of a token of ordinary text, near enough for a rate.
 const BYTES_PER_TOKEN: f64 = 4.0;
+
+/// The step of the timer: a shorter window would be due again as soon as it was judged.
+const TICK: Duration = Duration::from_millis(1);
 
 /// What came of a stream in the present window.
 #[derive(Debug, Default)]
@@ -40,7 +45,7 @@ impl Crawling {
 
     /// When the window ends.
     pub(super) fn due(&self, crawl: Crawl) -> Option<Instant> {
-        self.since?.checked_add(crawl.window)
+        self.since?.checked_add(crawl.window.max(TICK))
     }
 
     /// Judges the window that ends, and begins the next. What a consumer that was away did not fetch says nothing.

@@ -17,6 +17,9 @@ use super::waiting::{Came, Waiting};
 /// Well above the scheduling delay of a busy machine, well below any clock.
 const LATE: Duration = Duration::from_millis(250);
 
+/// What may come without a wait before the clocks, and other tasks, have their turn all the same.
+const FLOOD: u32 = 64;
+
 /// The clocks of one attempt. It moves from the response future into the response.
 #[derive(Debug)]
 pub struct Watchdog {
@@ -27,6 +30,8 @@ pub struct Watchdog {
     phase: Phase,
     /// What came since the last wait, so that the next wait knows which clocks start anew.
     came: Came,
+    /// How often something came since the last wait.
+    unwatched: u32,
     waiting: Option<Waiting>,
     crawl: Crawling,
 }
@@ -59,6 +64,7 @@ impl Watchdog {
             commit_by: call.commit_by,
             phase,
             came: Came::Nothing,
+            unwatched: 0,
             waiting: None,
             crawl: Crawling::default(),
         }
@@ -82,6 +88,7 @@ impl Watchdog {
         if matches!(sign, Sign::Output(_) | Sign::Reset | Sign::End(_)) {
             self.commit();
         }
+        self.unwatched += 1;
         match sign {
             Sign::Output(bytes) => {
                 self.crawl.see(bytes);
@@ -96,8 +103,24 @@ impl Watchdog {
         }
     }
 
-    /// Called when the other side has nothing ready: ready with a failure once a clock has run out.
+    /// Whether so much came without a wait that the clocks are to be asked before more is taken.
+    pub(crate) const fn is_flooded(&self) -> bool {
+        self.unwatched >= FLOOD
+    }
+
+    /// Called when the other side has nothing ready, or never nothing: ready with a failure once a clock has run
+    /// out.
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        let flooded = self.is_flooded();
+        self.unwatched = 0;
+        let expired = self.poll_clocks(cx);
+        if flooded && expired.is_pending() {
+            cx.waker().wake_by_ref();
+        }
+        expired
+    }
+
+    fn poll_clocks(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let fresh = self.waiting.is_none() || self.came != Came::Nothing;
         if fresh {
             self.restart(now());

@@ -1,0 +1,108 @@
+//! What all calls share: who stands, behind a lock that calm times leave alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::event::{Fact, Facts};
+use crate::time::{Instant, now};
+
+use super::config::{Candidate, FailoverConfig};
+use super::standing::{Blow, Move, Standing};
+
+/// What a layer and all that came of it share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: FailoverConfig,
+    pub(super) candidates: Box<[Candidate]>,
+    pub(super) facts: Facts,
+    /// No call needs to ask the standing: it is at the first, and nothing is remembered.
+    calm: AtomicBool,
+    standing: Mutex<Standing>,
+}
+
+/// The slot of a trial, given back if nothing came of it.
+#[derive(Debug)]
+pub(super) struct Trial {
+    shared: Arc<Shared>,
+    candidate: usize,
+    decided: bool,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(config: FailoverConfig, candidates: Box<[Candidate]>, facts: Facts) -> Self {
+        let standing = Mutex::new(Standing::new(candidates.len()));
+        Self { config, candidates, facts, calm: AtomicBool::new(true), standing }
+    }
+
+    /// Where calls begin.
+    pub(super) fn at(&self) -> usize {
+        if self.is_calm() { 0 } else { self.lock().at() }
+    }
+
+    /// A call that had a first output ended.
+    pub(super) fn ended(&self, candidate: usize, known: u64, blow: Option<Blow>) {
+        match blow {
+            None if self.is_calm() => {}
+            None => self.change(|standing| standing.served(candidate, known)),
+            Some(blow) => self.blow(candidate, blow, now()),
+        }
+    }
+
+    pub(super) fn blow(&self, candidate: usize, blow: Blow, now: Instant) {
+        if let Some(Move { from, to, rest }) =
+            self.change(|standing| standing.failed(candidate, blow, &self.config, now))
+        {
+            let (from, to) = (self.name(from), self.name(to));
+            self.facts.emit(&Fact::Moved { from, to, rest });
+        }
+    }
+
+    pub(super) fn name(&self, candidate: usize) -> &str {
+        &self.candidates[candidate].name
+    }
+
+    pub(super) fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Acquire) && self.config.max_first_output.is_none()
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Standing) -> T) -> T {
+        let mut standing = self.lock();
+        let changed = change(&mut standing);
+        self.calm.store(standing.is_calm(), Ordering::Release);
+        changed
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Trial ===
+
+impl Trial {
+    pub(super) fn new(shared: &Arc<Shared>, candidate: usize) -> Self {
+        Self { shared: Arc::clone(shared), candidate, decided: false }
+    }
+
+    pub(super) fn spring_back(mut self) {
+        self.decided = true;
+        self.shared.change(|standing| standing.spring_back(self.candidate));
+    }
+
+    pub(super) fn fail(mut self, blow: Blow, now: Instant) {
+        self.decided = true;
+        let config = &self.shared.config;
+        self.shared.change(|standing| standing.fail_trial(self.candidate, blow, config, now));
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if !self.decided {
+            self.shared.change(Standing::drop_trial);
+        }
+    }
+}
