@@ -50,9 +50,11 @@ pub struct Fallible<S> {
 }
 
 /// A service that answers its failures: status, `retry-after`, and a small JSON body that names the code.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Answering<S> {
     inner: S,
+    /// Why it will never be ready: the next call is answered with it, and not passed on.
+    broken: Option<Failure>,
 }
 
 pin_project! {
@@ -69,7 +71,8 @@ pin_project! {
     #[derive(Debug)]
     pub struct AnsweringFuture<F> {
         #[pin]
-        inner: F,
+        inner: Option<F>,
+        broken: Option<Failure>,
     }
 }
 
@@ -115,7 +118,7 @@ where
     type Service = Answering<L::Service>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Answering { inner: self.layer.layer(Fallible { inner }) }
+        Answering { inner: self.layer.layer(Fallible { inner }), broken: None }
     }
 }
 
@@ -155,30 +158,54 @@ where
 
 impl<S, R, B> Service<R> for Answering<S>
 where
-    S: Service<R, Response = Response<B>, Error = BoxError>,
+    S: Service<R, Response = Response<B>>,
+    S::Error: Fault,
 {
     type Response = Response<Answer<B>>;
     type Error = Infallible;
     type Future = AnsweringFuture<S::Future>;
 
-    /// An inner service that is not ready for good is met again, and answered, in `call`.
+    /// Ready, too, when the inner service will never be: whoever calls is to have an answer.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx).map(|_| Ok(()))
+        if self.broken.is_none()
+            && let Err(error) = ready!(self.inner.poll_ready(cx))
+        {
+            self.broken = Some(error.into_failure());
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        AnsweringFuture { inner: self.inner.call(request) }
+        match self.broken.take() {
+            Some(failure) => AnsweringFuture { inner: None, broken: Some(failure) },
+            None => AnsweringFuture { inner: Some(self.inner.call(request)), broken: None },
+        }
     }
 }
 
-impl<F, B> Future for AnsweringFuture<F>
+/// A clone starts unready, and asks for itself.
+impl<S: Clone> Clone for Answering<S> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), broken: None }
+    }
+}
+
+impl<F, B, E> Future for AnsweringFuture<F>
 where
-    F: Future<Output = Result<Response<B>, BoxError>>,
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Fault,
 {
     type Output = Result<Response<Answer<B>>, Infallible>;
 
+    /// # Panics
+    /// When polled after it was ready, as any future may.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(Ok(match ready!(self.project().inner.poll(cx)) {
+        let this = self.project();
+        if let Some(failure) = this.broken.take() {
+            return Poll::Ready(Ok(answer(&failure)));
+        }
+        let inner = this.inner.as_pin_mut().expect("polled after it was ready");
+        Poll::Ready(Ok(match ready!(inner.poll(cx)) {
             Ok(response) => response.map(|body| Answer { own: Some(body), words: None }),
             Err(error) => answer(&error.into_failure()),
         }))
