@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -17,10 +18,11 @@ use axum::routing::get;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{Request, Response, StatusCode};
-use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt, Full, StreamBody};
+use tower::layer::util::Identity;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
-use watertight::failure::{Code, Failure};
+use watertight::failure::{Clock, Code, Failure};
 use watertight::layers::failover::FailoverConfig;
 use watertight::layers::retry::{Jitter, RetryConfig};
 use watertight::layers::timeout::Clocks;
@@ -147,4 +149,124 @@ async fn layers_stand_over_reqwest() {
     let nobody = Server::refusing().unwrap();
     let failure: Failure = service.oneshot(ask(nobody.url())).await.unwrap_err();
     assert_eq!(failure.code(), Code::Connect);
+}
+
+/// A service that will never be ready, and must not be called.
+#[derive(Clone)]
+struct Broken;
+
+impl Service<Request<Body>> for Broken {
+    type Response = Response<Body>;
+    type Error = Failure;
+    type Future = std::future::Pending<Result<Response<Body>, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Err(Failure::new(Code::Connect, "nobody there")))
+    }
+
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        panic!("called unready")
+    }
+}
+
+/// Scenario: what stands under the bridge will never be ready; it is asked twice, and by a clone.
+/// Expected: each call MUST be answered with the reason, and none MUST be passed on.
+#[tokio::test]
+async fn a_service_that_is_never_ready_is_answered_for() {
+    let mut service = for_axum(DualClockTimeoutLayer::default()).layer(Broken);
+    for _ in 0..2 {
+        let answer = service.ready().await.unwrap().call(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
+        let words = BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        let words: serde_json::Value = serde_json::from_slice(&words).unwrap();
+        assert_eq!(words, serde_json::json!({"error": {"code": "CONNECT", "message": "nobody there"}}));
+        service = service.clone();
+    }
+}
+
+/// Scenario: failures of every code, with a stated wait, and with a status of the upstream's, go over the bridge.
+/// Expected: MUST be an error status; the upstream's own where that is one; the wait MUST round up to whole seconds;
+/// the body MUST be JSON of a told length that names the code, and nothing of the cause beneath.
+#[tokio::test]
+async fn every_failure_is_answered() {
+    let answer = async |failure: Failure| {
+        let fails = tower::service_fn(move |_: ()| ready(Err::<Response<Body>, _>(failure.clone())));
+        for_axum(Identity::new()).layer(fails).oneshot(()).await.unwrap()
+    };
+    for code in Code::ALL {
+        let failure = Failure::new(code, "say \"why\"")
+            .with_retry_after(Some(Duration::from_millis(1001)))
+            .with_source(BoxError::from("the key is sk-secret"));
+        let told = answer(failure.clone()).await;
+        assert_eq!(told.status(), watertight::stack::status_of(&failure));
+        assert!(told.status().is_client_error() || told.status().is_server_error(), "{code}");
+        assert_eq!(told.headers()["retry-after"], "2");
+        assert_eq!(told.headers()["content-type"], "application/json");
+        let length = told.body().size_hint().exact();
+        let words = BodyExt::collect(told.into_body()).await.unwrap().to_bytes();
+        assert_eq!(length, Some(words.len() as u64));
+        let words: serde_json::Value = serde_json::from_slice(&words).unwrap();
+        let wanted = serde_json::json!({"error": {"code": code.as_str(), "message": "say \"why\""}});
+        assert_eq!(words, wanted);
+    }
+    let upstream = |status| Failure::new(Code::Server, "").with_status(status);
+    assert_eq!(answer(upstream(StatusCode::IM_A_TEAPOT)).await.status(), StatusCode::IM_A_TEAPOT);
+    let inside_a_stream = answer(upstream(StatusCode::OK)).await;
+    assert_eq!(inside_a_stream.status(), StatusCode::BAD_GATEWAY);
+    assert!(inside_a_stream.headers().get("retry-after").is_none());
+    let rows = [
+        (Code::Timeout(Clock::FirstOutput), 504),
+        (Code::Deadline, 504),
+        (Code::CircuitOpen, 503),
+        (Code::BulkheadFull, 429),
+        (Code::BudgetExhausted, 429),
+        (Code::PayloadTooLarge, 413),
+        (Code::ContextLength, 400),
+        (Code::Truncated, 502),
+    ];
+    for (code, status) in rows {
+        assert_eq!(answer(Failure::new(code, "")).await.status(), status, "{code}");
+    }
+}
+
+/// Scenario: a strange layer of tower's in the bridge: a limit, and an error that is no failure of ours.
+/// Expected: MUST compose, and be answered as a broken way to the other side.
+#[tokio::test]
+async fn layers_of_tower_stand_in_the_bridge() {
+    let strange = tower::service_fn(|_: Request<Body>| ready(Err::<Response<Body>, _>("pipe")));
+    let layers = ServiceBuilder::new()
+        .layer(DualClockTimeoutLayer::default())
+        .layer(tower::limit::ConcurrencyLimitLayer::new(1))
+        .into_inner();
+    let answer = for_axum(layers).layer(strange).oneshot(Request::new(Body::empty())).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
+    let words = BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&words).contains("TRANSPORT"), "{words:?}");
+}
+
+/// Scenario: a retry and a failover, each over axum routers, with requests whose bodies are in memory.
+/// Expected: MUST ask the handler again, and the other router.
+#[tokio::test(start_paused = true)]
+async fn a_retry_and_a_failover_stand_over_a_router() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let flaky = Router::new().route(
+        "/",
+        get(async move || match counted.fetch_add(1, Ordering::SeqCst) {
+            0 => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::NO_CONTENT,
+        }),
+    );
+    let ask = || Request::get("/").body(Full::new(Bytes::new())).unwrap();
+    let retried = for_axum(retry()).layer(flaky.clone()).oneshot(ask()).await.unwrap();
+    assert_eq!((retried.status(), count.load(Ordering::SeqCst)), (StatusCode::NO_CONTENT, 2));
+
+    let down = Router::new().route("/", get(async || StatusCode::BAD_GATEWAY));
+    let inside = |router| {
+        ServiceExt::<Request<Full<Bytes>>>::map_err(router, |never: Infallible| -> BoxError {
+            match never {}
+        })
+    };
+    let served = FailoverLayer::new([inside(flaky)]).layer(inside(down)).oneshot(ask()).await.unwrap();
+    assert_eq!(served.status(), StatusCode::NO_CONTENT);
 }
