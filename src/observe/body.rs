@@ -17,11 +17,21 @@ use super::Follow;
 pin_project! {
     /// A body that tells an observer what passes and how it ended.
     #[derive(Debug)]
-    pub struct Watched<B, O: Observer> {
+    pub struct Watched<B: Body, O: Observer> {
         #[pin]
         body: B,
         watch: Watch<O>,
         verdict: Outcome,
+    }
+
+    impl<B: Body, O: Observer> PinnedDrop for Watched<B, O> {
+        // It may have come to its end since it was polled last, and whoever saw that does not poll again.
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            if this.body.is_end_stream() {
+                this.watch.settle(*this.verdict);
+            }
+        }
     }
 }
 
