@@ -13,7 +13,7 @@ pub trait Fault: From<Failure> {
     /// The failure inside, if there is one.
     fn failure(&self) -> Option<&Failure>;
 
-    /// The failure, a stranger becoming [`Code::Transport`] with itself as source.
+    /// The failure, a stranger becoming [`Code::Transport`](super::Code::Transport) with itself as source.
     fn into_failure(self) -> Failure;
 }
 

@@ -60,6 +60,7 @@
 mod format;
 mod journal;
 mod play;
+mod recorder;
 mod script;
 mod server;
 mod stage;
@@ -69,6 +70,7 @@ mod wording;
 
 pub use self::journal::{Ending, Journal, Seen};
 pub use self::play::{PlayBody, PlayError, Player, Playing};
+pub use self::recorder::{Recorded, Recorder};
 pub use self::script::{Line, Script};
 pub use self::server::Server;
 pub use self::step::{Chunk, Connect, End, Step};
