@@ -17,20 +17,21 @@
 //! Retry and failover send a request again, and so ask that it can be cloned: an axum body cannot. They belong
 //! to the outgoing side, where a request has its body in memory.
 
+mod answer;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http::Response;
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::failure::{BoxError, Class, Code, Failure, Fault};
+use crate::failure::{BoxError, Failure, Fault};
+
+pub use answer::{Answer, status_of};
 
 /// Puts a layer where services must not fail. See the [module](self).
 pub const fn for_axum<L>(layer: L) -> ForAxum<L> {
@@ -73,39 +74,6 @@ pin_project! {
         #[pin]
         inner: Option<F>,
         broken: Option<Failure>,
-    }
-}
-
-pin_project! {
-    /// The body of a response, or the words of a failure.
-    #[derive(Debug)]
-    pub struct Answer<B> {
-        #[pin]
-        own: Option<B>,
-        words: Option<Bytes>,
-    }
-}
-
-/// The status that a failure is answered with: the upstream's own where there is one, else that of its kind.
-#[must_use]
-pub fn status_of(failure: &Failure) -> StatusCode {
-    if let Some(status) = failure.status().filter(|status| status.as_u16() >= 400) {
-        return status;
-    }
-    match failure.code() {
-        Code::Overloaded | Code::CircuitOpen | Code::AllFailed => StatusCode::SERVICE_UNAVAILABLE,
-        Code::CostAboveCapacity | Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        Code::Authentication => StatusCode::UNAUTHORIZED,
-        Code::NotFound => StatusCode::NOT_FOUND,
-        Code::Permission | Code::Blocked => StatusCode::FORBIDDEN,
-        Code::RequestTimeout | Code::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
-        code => match code.class() {
-            Class::Fatal => StatusCode::BAD_REQUEST,
-            Class::Local | Class::Quota => StatusCode::TOO_MANY_REQUESTS,
-            Class::Deadline => StatusCode::GATEWAY_TIMEOUT,
-            _ => StatusCode::BAD_GATEWAY,
-        },
     }
 }
 
@@ -202,52 +170,12 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if let Some(failure) = this.broken.take() {
-            return Poll::Ready(Ok(answer(&failure)));
+            return Poll::Ready(Ok(Answer::of(&failure)));
         }
         let inner = this.inner.as_pin_mut().expect("polled after it was ready");
         Poll::Ready(Ok(match ready!(inner.poll(cx)) {
-            Ok(response) => response.map(|body| Answer { own: Some(body), words: None }),
-            Err(error) => answer(&error.into_failure()),
+            Ok(response) => response.map(Answer::own),
+            Err(error) => Answer::of(&error.into_failure()),
         }))
-    }
-}
-
-fn answer<B>(failure: &Failure) -> Response<Answer<B>> {
-    let words = serde_json::json!({"error": {"code": failure.code(), "message": failure.message()}});
-    let mut response = Response::new(Answer { own: None, words: Some(words.to_string().into()) });
-    *response.status_mut() = status_of(failure);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(wait) = failure.retry_after() {
-        // Whole seconds, rounded up: sooner would be too soon.
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        response.headers_mut().insert(RETRY_AFTER, seconds.into());
-    }
-    response
-}
-
-// === impl Answer ===
-
-impl<B: Body<Data = Bytes>> Body for Answer<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.project();
-        match this.own.as_pin_mut() {
-            Some(own) => own.poll_frame(cx),
-            None => Poll::Ready(this.words.take().map(|words| Ok(Frame::data(words)))),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.own.as_ref().map_or_else(|| self.words.is_none(), Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let words = || SizeHint::with_exact(self.words.as_ref().map_or(0, |words| words.len() as u64));
-        self.own.as_ref().map_or_else(words, Body::size_hint)
     }
 }

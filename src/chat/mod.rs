@@ -8,6 +8,7 @@ mod call;
 mod completion;
 mod event;
 mod extra;
+mod held;
 mod limits;
 mod message;
 mod options;
@@ -25,13 +26,14 @@ pub use call::{Ask, Call, CallId};
 pub use completion::{Completion, Stop};
 pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
+pub use held::{Head, Held};
 pub use limits::{Dimension, Limits, Window};
 pub use message::{
     CacheBreakpoint, Content, Media, Message, Part, Reasoning, Role, Source, ToolCall, ToolResult,
 };
 pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
 pub use push::Callbacks;
-pub use reply::{BoxEvents, BoxReply, Head, Held, Reply};
+pub use reply::{BoxEvents, BoxReply, Reply};
 pub use request::{Parts, Request};
 pub use usage::Usage;
 pub use watch::{Observer, Outcome, Watch, Watchers};

@@ -1,25 +1,19 @@
 //! What comes, as a whole: a head, and the events.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 
-use crate::failure::{Attempt, Failure};
+use crate::failure::Failure;
 
 use super::assemble::Assembler;
 use super::completion::Completion;
 use super::event::{Event, Sign};
-use super::limits::Limits;
+use super::held::{Core, Head, Held};
 use super::watch::{Observer, Outcome, Watch, Watchers};
 use super::watching::{Watching, truncated};
-
-/// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
-/// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
-const MAX_HELD: usize = 64;
 
 /// A reply: a head, and a stream of events that ends with [`Event::Completed`] or a failure.
 ///
@@ -42,36 +36,6 @@ pub type BoxEvents = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>>;
 /// A reply whose type is not spelled, for stacks that are stored in a struct or are of several types. See
 /// [`Reply::boxed`].
 pub type BoxReply = Reply<BoxEvents>;
-
-/// What is told beside the events.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Head {
-    /// Who answers.
-    pub provider: Option<Arc<str>>,
-    /// The model asked, in the provider's word.
-    pub model: Option<Arc<str>>,
-    /// The provider's id of the exchange, for its support.
-    pub request_id: Option<Box<str>>,
-    /// The limits told.
-    pub limits: Limits,
-    /// The tries that came before this answer, oldest first.
-    pub attempts: Vec<Attempt>,
-}
-
-/// The head of a reply, and the events that were read ahead of the caller.
-#[derive(Debug, Default)]
-pub struct Held(Box<Core>);
-
-#[derive(Debug, Default)]
-struct Core {
-    head: Head,
-    first: Option<Event>,
-    more: VecDeque<Event>,
-    committed: bool,
-    /// The failure that came before any output, kept for whoever asks again or joins late.
-    failed: Option<Failure>,
-}
 
 // === impl Reply ===
 
@@ -248,34 +212,5 @@ impl<S, W> fmt::Debug for Reply<S, W> {
             .field("committed", &self.core.committed)
             .field("done", &self.events.done)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Head ===
-
-impl Head {
-    /// The head of a reply of this provider.
-    #[must_use]
-    pub fn of(provider: impl Into<Arc<str>>) -> Self {
-        Self { provider: Some(provider.into()), ..Self::default() }
-    }
-}
-
-// === impl Core ===
-
-impl Core {
-    fn hold(&mut self, event: Event) {
-        if self.first.is_none() {
-            self.first = Some(event);
-        } else {
-            self.more.push_back(event);
-            self.committed |= self.more.len() >= MAX_HELD;
-        }
-    }
-
-    fn next_held(&mut self) -> Option<Event> {
-        let event = self.first.take()?;
-        self.first = self.more.pop_front();
-        Some(event)
     }
 }

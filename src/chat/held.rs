@@ -1,0 +1,72 @@
+//! What a reply tells beside its events, and what of them was read ahead.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::failure::{Attempt, Failure};
+
+use super::event::Event;
+use super::limits::Limits;
+
+/// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
+/// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
+const MAX_HELD: usize = 64;
+
+/// What is told beside the events.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Head {
+    /// Who answers.
+    pub provider: Option<Arc<str>>,
+    /// The model asked, in the provider's word.
+    pub model: Option<Arc<str>>,
+    /// The provider's id of the exchange, for its support.
+    pub request_id: Option<Box<str>>,
+    /// The limits told.
+    pub limits: Limits,
+    /// The tries that came before this answer, oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// The head of a reply, and the events that were read ahead of the caller.
+#[derive(Debug, Default)]
+pub struct Held(pub(super) Box<Core>);
+
+#[derive(Debug, Default)]
+pub(super) struct Core {
+    pub(super) head: Head,
+    pub(super) first: Option<Event>,
+    pub(super) more: VecDeque<Event>,
+    pub(super) committed: bool,
+    /// The failure that came before any output, kept for whoever asks again or joins late.
+    pub(super) failed: Option<Failure>,
+}
+
+// === impl Head ===
+
+impl Head {
+    /// The head of a reply of this provider.
+    #[must_use]
+    pub fn of(provider: impl Into<Arc<str>>) -> Self {
+        Self { provider: Some(provider.into()), ..Self::default() }
+    }
+}
+
+// === impl Core ===
+
+impl Core {
+    pub(super) fn hold(&mut self, event: Event) {
+        if self.first.is_none() {
+            self.first = Some(event);
+        } else {
+            self.more.push_back(event);
+            self.committed |= self.more.len() >= MAX_HELD;
+        }
+    }
+
+    pub(super) fn next_held(&mut self) -> Option<Event> {
+        let event = self.first.take()?;
+        self.first = self.more.pop_front();
+        Some(event)
+    }
+}
