@@ -179,8 +179,11 @@ fn poll<B: Body>(body: B, polls: usize) {
     }
 }
 
-/// Any body, the status of its response, and how often it is polled.
-fn bodies() -> impl Strategy<Value = (Vec<Step>, bool, bool, usize)> {
+/// A body, whether it knows its end, whether its response is a 5xx, and how often it is polled.
+type Any = (Vec<Step>, bool, bool, usize);
+
+/// Any of them.
+fn bodies() -> impl Strategy<Value = Any> {
     let step =
         prop_oneof![Just(Step::Pending), Just(Step::Data("x")), Just(Step::Data("")), Just(Step::Trailers)];
     let steps = (prop::collection::vec(step, 0..8), any::<bool>()).prop_map(|(mut steps, breaks)| {
@@ -193,7 +196,7 @@ fn bodies() -> impl Strategy<Value = (Vec<Step>, bool, bool, usize)> {
 type Watching = fn(Response<Scripted>, &[Told; 3], usize);
 
 /// The law: for any body and any number of polls, each observer is told once, and what happened.
-fn each_is_told_once(watching: Watching) -> Result<(), TestError<(Vec<Step>, bool, bool, usize)>> {
+fn each_is_told_once(watching: Watching) -> Result<(), TestError<Any>> {
     let config = Config { failure_persistence: None, ..Config::with_cases(256) };
     TestRunner::new(config).run(&bodies(), |(steps, hints, fails, polls)| {
         let told: [Told; 3] = Default::default();
@@ -238,7 +241,7 @@ fn observers_of_a_body_are_told_exactly_once() {
                     Some(Ok(_)) if body.is_end_stream() => break,
                     Some(Ok(_)) => {}
                     Some(Err(_)) => {
-                        watches.iter_mut().for_each(|watch| watch.settle(Outcome::Failed(Code::Transport)))
+                        watches.iter_mut().for_each(|watch| watch.settle(Outcome::Failed(Code::Transport)));
                     }
                     None => watches.iter_mut().for_each(|watch| watch.settle(verdict)),
                 }

@@ -40,8 +40,8 @@ async fn run(clocks: Clocks, script: Script, request: Request) -> (Option<Code>,
     (end.err().map(|failure| failure.code()), begun.elapsed().as_millis())
 }
 
-fn with(request: Request, change: impl FnOnce(&mut Call)) -> Request {
-    let (mut request, mut call) = (request.clone(), request.call());
+fn with(mut request: Request, change: impl FnOnce(&mut Call)) -> Request {
+    let mut call = request.call();
     change(&mut call);
     request.set_call(call);
     request
@@ -227,8 +227,9 @@ async fn an_absent_consumer_is_granted_one_window() {
 /// Expected: MUST grant nothing there: those are the caller's own time.
 #[tokio::test(start_paused = true)]
 async fn no_absence_moves_the_callers_own_time() {
+    type Demand = fn(&mut Call, Option<Instant>);
     let soon = || Some(Instant::now() + seconds(3));
-    let demands: [(fn(&mut Call, Option<Instant>), Code); 3] = [
+    let demands: [(Demand, Code); 3] = [
         (|call, soon| call.deadline = soon, Code::Deadline),
         (|_, _| {}, Code::Timeout(Clock::Total)),
         (|call, soon| call.commit_by = soon, Code::Timeout(Clock::FirstOutput)),

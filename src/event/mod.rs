@@ -7,6 +7,8 @@
 //! abandoned. Calls over plain HTTP are numbered only if their request carries a [`Call`](crate::chat::Call).
 
 mod sink;
+#[cfg(test)]
+mod tests;
 mod tracing;
 
 use std::time::Duration;

@@ -1,0 +1,121 @@
+//! Facts, and where they go.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::chat::{CallId, Outcome, ResetReason};
+use crate::failure::{Clock, Code, Failure};
+
+use super::*;
+
+/// One fact of each kind.
+fn each(failure: &Failure) -> Vec<Fact<'_>> {
+    let call = CallId::default();
+    let (a, b, wait) = ("east", "west", Duration::from_secs(1));
+    vec![
+        Fact::Attempt { call, provider: a, model: "m", attempt: 1 },
+        Fact::Adapted { call, provider: a, option: "top_k", change: Change::Dropped },
+        Fact::RetryPlanned {
+            call,
+            retry_id: 7,
+            provider: Some(a),
+            policy: "default",
+            failure,
+            delay: wait,
+            attempt: 1,
+            of: 3,
+        },
+        Fact::RetryStarted { call, retry_id: 7 },
+        Fact::RetryRefused { call, failure, reason: RetryRefusal::Budget },
+        Fact::TimedOut { call, clock: Clock::Idle, after: wait },
+        Fact::Crawling { call, rate: 0.5 },
+        Fact::Skipped { call, candidate: a, failure },
+        Fact::FailedOver { call, from: a, to: b, failure },
+        Fact::Moved { from: a, to: b, rest: wait },
+        Fact::Trial { call, candidate: a },
+        Fact::SprungBack { call, candidate: a },
+        Fact::Reset { call, reason: ResetReason::Transport, failure, delay: wait },
+        Fact::Settled {
+            call,
+            provider: a,
+            outcome: Outcome::Completed(None),
+            usage: None,
+            first_output: Some(wait),
+            elapsed: wait,
+        },
+    ]
+}
+
+/// Scenario: the names of all facts.
+/// Expected: MUST stay what they are.
+#[test]
+fn the_names_of_facts_are_stable() {
+    const NAMES: &str = "attempt adapted retry_planned retry_started retry_refused timed_out crawling skipped \
+        failed_over moved trial sprung_back reset settled";
+    let failure = Failure::new(Code::Server, "");
+    let names: Vec<_> = each(&failure).iter().map(Fact::name).collect();
+    assert_eq!(names.join(" "), NAMES);
+}
+
+/// Scenario: facts told to a pair of sinks, one of them shared by a clone.
+/// Expected: each part MUST be told, in turn.
+#[test]
+fn a_pair_of_sinks_is_told_in_turn() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let sink = |name: &'static str| {
+        let log = Arc::clone(&log);
+        move |fact: &Fact<'_>| log.lock().unwrap().push(format!("{name} {}", fact.name()))
+    };
+    let shared = Facts::to(sink("b"));
+    let pair = Facts::to((sink("a"), shared.clone()));
+    pair.emit(&Fact::Crawling { call: CallId::default(), rate: 1.0 });
+    shared.emit(&Fact::Trial { call: CallId::default(), candidate: "east" });
+    assert_eq!(*log.lock().unwrap(), ["a crawling", "b crawling", "b trial"]);
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Scenario: one fact of each kind, told to the default sink; the failure in them stands over a key.
+/// Expected: MUST be one line each, under our own target, with the fact's name; failures at `warn`, the ordinary course
+/// at `debug`; the key MUST be on none.
+#[test]
+fn the_default_sink_writes_a_line_for_each_fact() {
+    let failure = Failure::new(Code::Server, "broke\nin two").with_source("sk-secret");
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(::tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let facts = each(&failure);
+    ::tracing::subscriber::with_default(subscriber, || {
+        facts.iter().for_each(|fact| Facts::default().emit(fact));
+    });
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().count(), facts.len(), "{text}");
+    for (fact, line) in facts.iter().zip(text.lines()) {
+        assert!(line.contains(&format!("watertight: {}", fact.name())), "{line}");
+        assert!(!line.contains("sk-secret"), "{line}");
+        let level = match fact {
+            Fact::Attempt { .. } | Fact::RetryStarted { .. } | Fact::Settled { .. } => "DEBUG",
+            Fact::Adapted { .. } | Fact::Skipped { .. } | Fact::Trial { .. } | Fact::SprungBack { .. } => {
+                "INFO"
+            }
+            _ => "WARN",
+        };
+        assert!(line.contains(level), "{line}");
+    }
+}
