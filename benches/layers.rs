@@ -54,7 +54,7 @@ impl Stream for Chunks {
     /// Without chunks it is a stream that began, so that a commit is at once.
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let next = self.0.next();
-        Poll::Ready(Some(Ok(next.unwrap_or_else(|| Event::ToolCall { index: 0, start: Box::default() }))))
+        Poll::Ready(Some(Ok(next.unwrap_or_else(|| Event::text(0, "x")))))
     }
 }
 
