@@ -1,7 +1,7 @@
 //! The clocks of one attempt, at work.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -25,6 +25,12 @@ const TICK: Duration = Duration::from_millis(1);
 /// Bytes of a token of ordinary text, near enough for a rate.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
+/// Windows that are known before the usual rate counts: fewer are an accident.
+const KNOWN: u32 = 20;
+
+/// A stream crawls that comes at less than this share of the usual rate.
+const CRAWLING_SHARE: f64 = 0.1;
+
 /// The clocks of one attempt. It moves from the response future into the response.
 #[derive(Debug)]
 pub struct Watchdog {
@@ -40,10 +46,18 @@ pub struct Watchdog {
 }
 
 /// What the layer decided for calls of one kind.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) clocks: Clocks,
     pub(crate) facts: Facts,
+    learned: Mutex<Learned>,
+}
+
+/// The rate at which streams through the layer usually come, learned where a crawl is looked for.
+#[derive(Debug, Default)]
+struct Learned {
+    windows: u32,
+    mean: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +93,39 @@ struct Crawling {
     bytes: u64,
     since: Option<Instant>,
     told: bool,
+}
+
+// === impl Plan ===
+
+impl Plan {
+    pub(crate) const fn new(clocks: Clocks, facts: Facts) -> Self {
+        Self { clocks, facts, learned: Mutex::new(Learned { windows: 0, mean: 0.0 }) }
+    }
+
+    /// Whether a window's rate is no crawl; it is learned from then.
+    fn is_brisk(&self, rate: f64, crawl: Crawl) -> bool {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let brisk = rate >= (crawl.tokens_per_second * BYTES_PER_TOKEN).max(learned.floor());
+        if brisk {
+            learned.note(rate);
+        }
+        brisk
+    }
+}
+
+// === impl Learned ===
+
+impl Learned {
+    /// The rate under which a stream crawls beside the others; zero until enough of them are known.
+    fn floor(&self) -> f64 {
+        if self.windows < KNOWN { 0.0 } else { self.mean * CRAWLING_SHARE }
+    }
+
+    /// Takes in a window that did not crawl.
+    fn note(&mut self, rate: f64) {
+        self.windows = self.windows.saturating_add(1);
+        self.mean += (rate - self.mean) / f64::from(self.windows.min(KNOWN));
+    }
 }
 
 // === impl Watchdog ===
@@ -182,7 +229,7 @@ impl Watchdog {
         }
         #[expect(clippy::cast_precision_loss, reason = "a rate, not an account")]
         let rate = bytes as f64 / now.duration_since(since).as_secs_f64();
-        if rate >= crawl.tokens_per_second * BYTES_PER_TOKEN {
+        if self.plan.is_brisk(rate, crawl) {
             self.crawl.told = false;
             return None;
         }
