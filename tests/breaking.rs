@@ -173,11 +173,12 @@ async fn a_retry_dropped_before_it_is_ready_costs_nothing() {
 
 // === clocks ===
 
-/// Scenario: a crawl window of a nanosecond, on the real clock, and one of nothing, attached to the request.
-/// Expected: MUST come back from each poll.
+/// Scenario: a crawl window of a nanosecond attached to the request, on the real clock and on a stopped one.
+/// Expected: MUST come back from each poll. (A window of nothing is refused, and nothing is sent.)
 #[test]
-fn a_crawl_window_of_nothing_comes_back() {
-    for (window, paused) in [(Duration::from_nanos(1), false), (Duration::ZERO, true)] {
+fn a_crawl_window_of_next_to_nothing_comes_back() {
+    let window = Duration::from_nanos(1);
+    for paused in [false, true] {
         comes_back(paused, move || async move {
             let stalled = |_: usize, _: &Request| -> Answer {
                 let events = futures_util::stream::iter([Ok(Event::text(0, "a"))]);

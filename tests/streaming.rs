@@ -28,7 +28,7 @@ use watertight::chat::{
 };
 use watertight::failure::{Clock, Code, Failure};
 use watertight::layers::DualClockTimeoutLayer;
-use watertight::layers::timeout::{Clocks, DualClockTimeout, FirstClock, KeepAlive};
+use watertight::layers::timeout::{Clocks, Crawl, DualClockTimeout, FirstClock, KeepAlive};
 use watertight::observe::Follow;
 
 /// What observers were told.
@@ -435,4 +435,31 @@ async fn an_http_body_has_the_same_clocks() {
     assert_eq!(begun.elapsed(), Duration::from_millis(1500));
     assert!(body.frame().await.is_none());
     assert!(body.is_end_stream());
+}
+
+/// Scenario: a stream under the least rate; then, where streams usually come briskly, one above the least rate but at
+/// less than a tenth of the usual one.
+/// Expected: both MUST be told and, since it is asked for, cut; the same stream MUST pass where nothing is learned yet.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_crawls_is_told_and_cut() {
+    const PIECE: &str = "a piece of forty bytes, or nearly so many";
+    let second = Duration::from_secs(1);
+    let crawl = Some(Crawl { window: second, cut: true, ..Crawl::default() });
+    let clocks = Clocks { crawl, ..Clocks::default() };
+    let stream = |every, text, times| {
+        let pieces = (0..times).flat_map(|_| [Act::Wait(every), Act::Text(text)]);
+        Script::body(pieces.chain([Act::Done]))
+    };
+    let (slow, brisk) = (stream(100, "x", 50), stream(100, PIECE, 400));
+    let (facts, told) = support::facts();
+    let layer = DualClockTimeoutLayer::with_reasoning(clocks, clocks).unwrap().facts(&facts);
+    let scripts = [slow.clone(), brisk, slow, stream(5000, "x", 3)];
+    let mut service = layer.layer(Stage::new("", &Log::default(), scripts));
+    assert!(ask(&mut service, request()).await.1.is_ok());
+    assert!(ask(&mut service, request()).await.1.is_ok());
+    for _ in 0..2 {
+        let failure = ask(&mut service, request()).await.1.unwrap_err();
+        assert_eq!(failure.code(), Code::Timeout(Clock::Idle));
+    }
+    assert_eq!(*told.lock().unwrap(), ["crawling", "timed_out", "crawling", "timed_out"]);
 }

@@ -12,12 +12,25 @@ const BYTES_PER_TOKEN: f64 = 4.0;
 /// The step of the timer: a shorter window would be due again as soon as it was judged.
 const TICK: Duration = Duration::from_millis(1);
 
+/// Windows that are known before the usual rate counts: fewer are an accident.
+const KNOWN: u32 = 20;
+
+/// A stream crawls that comes at less than this share of the usual rate.
+const CRAWLING_SHARE: f64 = 0.1;
+
 /// What came of a stream in the present window.
 #[derive(Debug, Default)]
 pub(super) struct Crawling {
     bytes: u64,
     since: Option<Instant>,
     told: bool,
+}
+
+/// The rate at which streams through the layer usually come, learned where a crawl is looked for.
+#[derive(Debug)]
+pub(super) struct Learned {
+    windows: u32,
+    mean: f64,
 }
 
 /// A stream that came slower than it should.
@@ -49,7 +62,12 @@ impl Crawling {
     }
 
     /// Judges the window that ends, and begins the next. What a consumer that was away did not fetch says nothing.
-    pub(super) fn judge(&mut self, crawl: Crawl, away: bool, now: Instant) -> Option<Slow> {
+    pub(super) fn judge(
+        &mut self,
+        away: bool,
+        now: Instant,
+        is_brisk: impl FnOnce(f64) -> bool,
+    ) -> Option<Slow> {
         let since = self.since.replace(now)?;
         let bytes = std::mem::take(&mut self.bytes);
         if away {
@@ -57,8 +75,25 @@ impl Crawling {
         }
         #[expect(clippy::cast_precision_loss, reason = "a rate, not an account")]
         let rate = bytes as f64 / now.duration_since(since).as_secs_f64();
-        let slow = rate < crawl.tokens_per_second * BYTES_PER_TOKEN;
+        let slow = !is_brisk(rate);
         let told = std::mem::replace(&mut self.told, slow);
         slow.then_some(Slow { rate, is_news: !told })
+    }
+}
+
+// === impl Learned ===
+
+impl Learned {
+    pub(super) const NOTHING: Self = Self { windows: 0, mean: 0.0 };
+
+    /// Whether a window's rate is no crawl; it is learned from then.
+    pub(super) fn is_brisk(&mut self, rate: f64, crawl: Crawl) -> bool {
+        let usual = if self.windows < KNOWN { 0.0 } else { self.mean * CRAWLING_SHARE };
+        let brisk = rate >= (crawl.tokens_per_second * BYTES_PER_TOKEN).max(usual);
+        if brisk {
+            self.windows = self.windows.saturating_add(1);
+            self.mean += (rate - self.mean) / f64::from(self.windows.min(KNOWN));
+        }
+        brisk
     }
 }

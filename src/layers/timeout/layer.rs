@@ -13,7 +13,8 @@ use crate::failure::{Code, ConfigError, Failure, Fault};
 use super::body::Clocked;
 use super::clocks::Clocks;
 use super::future::ResponseFuture;
-use super::watchdog::{Plan, Watchdog};
+use super::plan::Plan;
+use super::watchdog::Watchdog;
 
 /// Puts clocks on calls. See the [module](super).
 #[derive(Clone, Debug)]
@@ -48,14 +49,14 @@ impl DualClockTimeoutLayer {
     pub fn with_reasoning(clocks: Clocks, reasoning: Clocks) -> Result<Self, ConfigError> {
         clocks.validate()?;
         reasoning.validate()?;
-        let plan = |clocks| Arc::new(Plan { clocks, facts: Facts::default() });
+        let plan = |clocks| Arc::new(Plan::new(clocks, Facts::default()));
         Ok(Self { plain: plan(clocks), reasoning: plan(reasoning) })
     }
 
     /// Tells facts to this sink.
     #[must_use]
     pub fn facts(self, facts: &Facts) -> Self {
-        let plan = |clocks| Arc::new(Plan { clocks, facts: facts.clone() });
+        let plan = |clocks| Arc::new(Plan::new(clocks, facts.clone()));
         Self { plain: plan(self.plain.clocks), reasoning: plan(self.reasoning.clocks) }
     }
 
@@ -66,7 +67,7 @@ impl DualClockTimeoutLayer {
     fn plan<R: Ask>(&self, request: &R) -> Result<Arc<Plan>, Failure> {
         match request.extensions().and_then(|extensions| extensions.get::<Clocks>()) {
             Some(own) => match own.validate() {
-                Ok(()) => Ok(Arc::new(Plan { clocks: *own, facts: self.plain.facts.clone() })),
+                Ok(()) => Ok(Arc::new(Plan::new(*own, self.plain.facts.clone()))),
                 Err(error) => {
                     Err(Failure::local(Code::InvalidRequest, format!("clocks of the request: {error}")))
                 }
@@ -79,7 +80,7 @@ impl DualClockTimeoutLayer {
 
 impl Default for DualClockTimeoutLayer {
     fn default() -> Self {
-        let plan = |clocks| Arc::new(Plan { clocks, facts: Facts::default() });
+        let plan = |clocks| Arc::new(Plan::new(clocks, Facts::default()));
         Self { plain: plan(Clocks::default()), reasoning: plan(Clocks::reasoning()) }
     }
 }

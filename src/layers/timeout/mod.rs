@@ -78,6 +78,7 @@ mod clocks;
 mod crawling;
 mod future;
 mod layer;
+mod plan;
 #[cfg(test)]
 mod tests;
 mod waiting;

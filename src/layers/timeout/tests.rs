@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 
 use crate::time::{Instant, now};
 
-use super::crawling::Crawling;
+use super::crawling::{Crawling, Learned};
 use super::*;
 
 /// Scenario: the table of defaults in the docs beside the code.
@@ -102,7 +102,8 @@ fn a_rate_is_of_its_window() {
         let mut judge = |(seconds, bytes): &(u16, u32)| {
             at += Duration::from_secs((*seconds).into());
             crawling.see(*bytes);
-            crawling.judge(crawl, false, at).is_some()
+            let mut learned = Learned::NOTHING;
+            crawling.judge(false, at, |rate| learned.is_brisk(rate, crawl)).is_some()
         };
         windows.iter().map(&mut judge).collect()
     })
@@ -117,4 +118,24 @@ fn a_rate_is_of_its_window() {
         windows.iter().map(&mut judge).collect()
     })
     .unwrap_err();
+}
+
+/// Scenario: windows at a steady rate, then one at a ninth and one at an eleventh of it; the same before enough are
+/// known; a rate that sinks by and by.
+/// Expected: only under a tenth of what is usual MUST be a crawl, and only once 20 are known; a crawl MUST not become
+/// usual, and what sinks slowly MUST.
+#[test]
+fn the_usual_rate_is_learned() {
+    let crawl = Crawl::default();
+    let after = |windows: u32, rate: f64| {
+        let mut learned = Learned::NOTHING;
+        assert!((0..windows).all(|_| learned.is_brisk(1000.0, crawl)));
+        (0..50).map(|_| learned.is_brisk(rate, crawl)).filter(|brisk| !brisk).count()
+    };
+    assert_eq!(after(20, 1000.0 / 9.0), 0);
+    assert_eq!(after(20, 1000.0 / 11.0), 50);
+    assert_eq!(after(19, 1000.0 / 11.0), 49, "the first of them is the twentieth known");
+    assert_eq!(after(0, 1.9), 50, "half a token a second is two bytes");
+    let mut learned = Learned::NOTHING;
+    assert!((1..500).all(|window| learned.is_brisk(2000.0 / f64::from(window), crawl)));
 }

@@ -5,12 +5,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::chat::{Call, Sign};
-use crate::event::{Fact, Facts};
+use crate::event::Fact;
 use crate::failure::{Clock, Code, Failure};
 use crate::time::{Instant, now};
 
-use super::clocks::{Clocks, Crawl, FirstClock, KeepAlive};
+use super::clocks::{Crawl, FirstClock, KeepAlive};
 use super::crawling::Crawling;
+use super::plan::Plan;
 use super::waiting::{Came, Waiting};
 
 /// A timer found later than this was not polled in time: the consumer was away, and the provider gets a new window.
@@ -36,13 +37,6 @@ pub struct Watchdog {
     crawl: Crawling,
 }
 
-/// What the layer decided for calls of one kind.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) clocks: Clocks,
-    pub(crate) facts: Facts,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not streamed: total and deadline only.
@@ -56,7 +50,7 @@ enum Phase {
 // === impl Watchdog ===
 
 impl Watchdog {
-    pub(crate) fn new(plan: Arc<Plan>, call: Call, streamed: bool) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, call: Call, streamed: bool) -> Self {
         let phase = if streamed { Phase::First } else { Phase::Whole };
         Self {
             plan,
@@ -71,7 +65,7 @@ impl Watchdog {
     }
 
     /// The response head came.
-    pub(crate) fn head(&mut self) {
+    pub(super) fn head(&mut self) {
         self.came = self.came.max(Came::Bytes);
         if self.plan.clocks.first == FirstClock::Byte && self.phase == Phase::First {
             self.enter_between();
@@ -79,12 +73,12 @@ impl Watchdog {
     }
 
     /// From here the answer is the caller's, and no other candidate waits for its turn.
-    pub(crate) const fn commit(&mut self) {
+    pub(super) const fn commit(&mut self) {
         self.commit_by = None;
     }
 
     /// Something came. No clock is read.
-    pub(crate) fn see(&mut self, sign: Sign) {
+    pub(super) fn see(&mut self, sign: Sign) {
         if matches!(sign, Sign::Output(_) | Sign::Reset | Sign::End(_)) {
             self.commit();
         }
@@ -104,13 +98,13 @@ impl Watchdog {
     }
 
     /// Whether so much came without a wait that the clocks are to be asked before more is taken.
-    pub(crate) const fn is_flooded(&self) -> bool {
+    pub(super) const fn is_flooded(&self) -> bool {
         self.unwatched >= FLOOD
     }
 
     /// Called when the other side has nothing ready, or never nothing: ready with a failure once a clock has run
     /// out.
-    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+    pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let flooded = self.is_flooded();
         self.unwatched = 0;
         let expired = self.poll_clocks(cx);
@@ -152,7 +146,8 @@ impl Watchdog {
     }
 
     fn judge_crawl(&mut self, crawl: Crawl, at: Instant, now: Instant) -> Option<Failure> {
-        let slow = self.crawl.judge(crawl, now.duration_since(at) > LATE, now)?;
+        let slow =
+            self.crawl.judge(now.duration_since(at) > LATE, now, |rate| self.plan.is_brisk(rate, crawl))?;
         let (call, rate) = (self.call.id, slow.rate);
         if slow.is_news {
             self.plan.facts.emit(&Fact::Crawling { call, rate });
