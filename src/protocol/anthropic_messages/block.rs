@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::chat::{Content, Event, Extra, Part, Reasoning};
 
-use super::wire::Said;
+use super::delta::Said;
 use super::{Fields, MESSAGES};
 
 /// One block, and what is known of it beside its events.

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 use super::block::{Block, State};
 use super::decode::invalid;
-use super::wire::Said;
+use super::delta::Said;
 use super::{Fields, part_in};
 
 /// The most blocks of a reply. No sane one comes near; whoever opens more would have us search among them for ever.

@@ -56,6 +56,7 @@
 mod block;
 mod blocks;
 mod decode;
+mod delta;
 mod encode;
 mod options;
 mod part_in;

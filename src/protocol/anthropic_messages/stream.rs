@@ -13,7 +13,8 @@ use crate::time::Wall;
 use super::Fields;
 use super::blocks::Blocks;
 use super::decode::{invalid, is_error, name, rest};
-use super::wire::{self, Figures, Frame};
+use super::delta::{Delta, Frame, Kind, Said};
+use super::wire::{self, Figures};
 
 /// The event that comes most.
 const DELTA: &str = "content_block_delta";
@@ -118,12 +119,11 @@ impl Decoder {
     fn read(&mut self, event: Option<&str>, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
         if event.is_none_or(|name| name == DELTA)
             && let Ok(text) = std::str::from_utf8(data)
-            && let Ok(frame) = serde_json::from_str::<Frame<'_>>(text)
-            && frame.error.is_none()
-            && frame.kind.as_ref().map_or(event, |kind| Some(&kind.0)) == Some(DELTA)
-            && let Some(said) = frame.delta.and_then(wire::Delta::said)
+            && let Ok(Frame { kind, index, delta: Delta(Some(said)), error: None }) =
+                serde_json::from_str(text)
+            && kind.map_or_else(|| event.is_some(), |kind| matches!(kind, Kind::ContentBlockDelta))
         {
-            return self.blocks.say(frame.index, said, out);
+            return self.blocks.say(index, said, out);
         }
         self.read_slowly(event, data.trim_ascii(), out)
     }
@@ -201,8 +201,8 @@ impl Decoder {
     }
 
     fn delta(&mut self, mut frame: Value, out: &mut VecDeque<Event>) -> Result<(), Failure> {
-        let Frame { index, delta, .. } = Frame::lenient(&frame);
-        if let Some(said) = delta.and_then(wire::Delta::said) {
+        let index = wire::index(&frame);
+        if let Some(said) = frame.get("delta").and_then(Said::lenient) {
             return self.blocks.say(index, said, out);
         }
         if let Some(Value::Object(delta)) = frame.get_mut("delta").map(Value::take) {
