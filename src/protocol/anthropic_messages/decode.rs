@@ -8,20 +8,8 @@ use crate::failure::{Code, Failure};
 use crate::protocol::{errors, json};
 use crate::time::Wall;
 
-use super::wire::{self, Figures};
+use super::wire::{self, CONTENT, Figures};
 use super::{Fields, MESSAGES, part_in};
-
-/// The names of events and objects that are no errors, whatever stands in them.
-const OURS: [&str; 8] = [
-    "content_block_delta",
-    "content_block_start",
-    "content_block_stop",
-    "message",
-    "message_delta",
-    "message_start",
-    "message_stop",
-    "ping",
-];
 
 /// Reads a whole reply, as it comes without streaming. Blanks before it are skipped.
 ///
@@ -58,7 +46,7 @@ pub fn decode(body: &[u8], wall: Wall) -> Result<Completion, Failure> {
 /// Whether a frame or a body tells of an error. Some send a bare one, which is an object with a message.
 pub(super) fn is_error(value: &Value, event: Option<&str>) -> bool {
     let text = |name: &str| value.get(name).and_then(Value::as_str);
-    if text("type").or(event).is_some_and(|kind| OURS.contains(&kind)) {
+    if text("type").or(event).is_some_and(|kind| kind == "ping" || CONTENT.contains(&kind)) {
         return value.get("error").is_some() && errors::has_error(value);
     }
     let named = text("type").is_some_and(|kind| kind.contains("error"));

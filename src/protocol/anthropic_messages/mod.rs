@@ -12,7 +12,8 @@
 //!
 //! **Turns.** Results of tools go into user turns: turns of role tool, and the user's words after them, become one.
 //! Of a request of another protocol, any turns of one role that follow each other become one, empty text is left
-//! out since it would be refused, and so is what only that protocol has.
+//! out since it would be refused, and so is what only that protocol has. Characters that an id of a call may not have
+//! here become `_`, in the call and its result alike.
 //!
 //! **Tool arguments.** `input` is an object, our arguments are a string. Arguments that are blank or `null` go out as
 //! `{}`. Arguments that are no JSON object, as a model makes them when it is cut, go out whole under the one key

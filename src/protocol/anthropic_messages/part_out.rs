@@ -1,5 +1,7 @@
 //! Blocks, written.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::chat::{
@@ -66,7 +68,7 @@ impl<'a> Writer<'a> {
             }
             Content::Image(media) => block("image", [("source", self.source(media, "image/png")?)]),
             Content::File(media) => self.document(media)?,
-            Content::ToolCall(call) => tool_use(call, &part.extra),
+            Content::ToolCall(call) => self.tool_use(call, &part.extra),
             Content::ToolResult(result) => self.tool_result(result, &part.extra)?,
             Content::Reasoning(reasoning) => match self.thinking(reasoning) {
                 Some(fields) => fields,
@@ -115,10 +117,32 @@ impl<'a> Writer<'a> {
         Ok(Value::Object(fields))
     }
 
+    fn tool_use(self, call: &ToolCall, extra: &Extra) -> Fields {
+        let came = extra.get(MESSAGES, "input");
+        let came = came.filter(|input| part_in::arguments(Some(input)) == call.arguments);
+        let input = came.cloned().unwrap_or_else(|| input(&call.arguments));
+        let mut fields = block("tool_use", [("input", input)]);
+        for (name, text) in [("id", self.id(&call.id)), ("name", Cow::from(&call.name))] {
+            if !text.is_empty() {
+                fields.insert(name.to_owned(), Value::from(text));
+            }
+        }
+        fields
+    }
+
+    /// An id as the protocol takes it: others allow more characters.
+    fn id(self, id: &str) -> Cow<'_, str> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if self.is_native() || id.chars().all(fits) {
+            return Cow::Borrowed(id);
+        }
+        id.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+    }
+
     fn tool_result(self, result: &ToolResult, extra: &Extra) -> Result<Fields, &'static str> {
         let mut fields = block("tool_result", []);
         if !result.id.is_empty() {
-            fields.insert("tool_use_id".to_owned(), Value::from(result.id.as_str()));
+            fields.insert("tool_use_id".to_owned(), Value::from(self.id(&result.id)));
         }
         let marked = extra.get(MESSAGES, AS_BLOCKS).is_some();
         let single = result.parts.len() == 1;
@@ -202,18 +226,6 @@ pub(super) fn write_rest(extra: &Extra, fields: &mut Fields) {
             }
         }
     }
-}
-
-fn tool_use(call: &ToolCall, extra: &Extra) -> Fields {
-    let came = extra.get(MESSAGES, "input").filter(|input| part_in::arguments(Some(input)) == call.arguments);
-    let input = came.cloned().unwrap_or_else(|| input(&call.arguments));
-    let mut fields = block("tool_use", [("input", input)]);
-    for (name, text) in [("id", &call.id), ("name", &call.name)] {
-        if !text.is_empty() {
-            fields.insert(name.to_owned(), Value::from(text.as_str()));
-        }
-    }
-    fields
 }
 
 /// Arguments as an object.

@@ -14,21 +14,10 @@ use super::Fields;
 use super::blocks::Blocks;
 use super::decode::{invalid, is_error, name, rest};
 use super::delta::{Delta, Frame, Kind, Said};
-use super::wire::{self, Figures};
+use super::wire::{self, CONTENT, Figures};
 
 /// The event that comes most.
 const DELTA: &str = "content_block_delta";
-
-/// The events that carry the answer: data of theirs that cannot be read is a piece of it lost.
-const CONTENT: [&str; 7] = [
-    DELTA,
-    "content_block_start",
-    "content_block_stop",
-    "message",
-    "message_delta",
-    "message_start",
-    "message_stop",
-];
 
 /// Folds the frames of a streamed reply into events, of which the last is [`Event::Completed`].
 #[derive(Debug)]

@@ -6,6 +6,17 @@ use crate::chat::{Stop, Usage};
 
 use super::Fields;
 
+/// What carries an answer, whole or in events: data of these that cannot be read is a piece of it lost.
+pub(super) const CONTENT: [&str; 7] = [
+    "content_block_delta",
+    "content_block_start",
+    "content_block_stop",
+    "message",
+    "message_delta",
+    "message_start",
+    "message_stop",
+];
+
 /// Usage as it grows: a later figure replaces an earlier one, what is not told stays, and a zero takes back nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {

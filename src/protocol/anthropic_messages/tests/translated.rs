@@ -68,6 +68,19 @@ fn a_chat_becomes_turns() {
     assert_eq!(sent(&request), expected);
 }
 
+/// Scenario: calls with ids that only other protocols allow.
+/// Expected: MUST have an id this one takes, the same in the call and its result.
+#[test]
+fn ids_fit_and_still_match() {
+    let parts = foreign(vec![
+        assistant(vec![call("functions.f:0|é")]),
+        Message::tool_results([ToolResult::text("functions.f:0|é", "one")]),
+    ]);
+    let turns = &sent(&parts)["messages"];
+    assert_eq!(turns[0]["content"][0]["id"], "functions_f_0__");
+    assert_eq!(turns[1]["content"][0]["tool_use_id"], "functions_f_0__");
+}
+
 /// Scenario: a request in our own words, with one system turn.
 /// Expected: MUST be the shortest spelling.
 #[test]
