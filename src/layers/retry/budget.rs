@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::failure::ConfigError;
 use crate::time::Instant;
 
+/// Into how many spans the calls of a window are gathered, so that asking often costs no more than asking seldom.
+const SPANS: u32 = 10;
+
 /// How many retries are allowed beside the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,11 +28,13 @@ pub struct BudgetConfig {
 ///
 /// Calls are deposited without a clock, since every call pays for it: they are counted, and spread evenly over the
 /// time since the account was last looked at, which is when a retry asks. A burst of calls a moment ago therefore
-/// counts a little less than it should, and one of long ago not at all.
+/// counts a little less than it should, and one of a while ago a little more.
+///
+/// It remembers as many moments as it allows retries, and about two spans of calls for each [`SPANS`]th of the window.
 #[derive(Debug)]
 pub struct Budget {
     config: BudgetConfig,
-    looked: Option<Instant>,
+    looked: Instant,
     /// Calls of the window, as (from, to, how many).
     calls: VecDeque<(Instant, Instant, f64)>,
     retries: VecDeque<Instant>,
@@ -54,10 +59,10 @@ impl Default for BudgetConfig {
 // === impl Budget ===
 
 impl Budget {
-    /// An account nobody drew on. It remembers at most as many moments as it allows retries.
+    /// An account opened now, on which nobody drew.
     #[must_use]
-    pub const fn new(config: BudgetConfig) -> Self {
-        Self { config, looked: None, calls: VecDeque::new(), retries: VecDeque::new() }
+    pub const fn new(config: BudgetConfig, now: Instant) -> Self {
+        Self { config, looked: now, calls: VecDeque::new(), retries: VecDeque::new() }
     }
 
     /// Draws one retry, after `calls` more calls were made since the last time this was asked.
@@ -85,10 +90,18 @@ impl Budget {
     }
 
     fn deposit(&mut self, calls: u64, now: Instant) {
-        let from = self.looked.replace(now).unwrap_or(now);
-        if calls > 0 {
-            #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
-            self.calls.push_back((from, now, calls as f64));
+        let from = std::mem::replace(&mut self.looked, now);
+        if calls == 0 {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
+        let calls = calls as f64;
+        match self.calls.back_mut() {
+            Some((begun, to, sum)) if now.duration_since(*begun) < self.config.window / SPANS => {
+                *to = now;
+                *sum += calls;
+            }
+            _ => self.calls.push_back((from, now, calls)),
         }
     }
 
