@@ -82,7 +82,10 @@ impl<S> Reply<S> {
     /// Puts what [`split`](Self::split) took in front of a stream again.
     #[must_use]
     pub fn join(held: Held, events: S) -> Self {
-        Self { core: held.0, events: Watching::new(events) }
+        // The terminal event may be among what was read ahead: then the stream has nothing more to say.
+        let last = held.0.more.back().or(held.0.first.as_ref());
+        let done = last.is_some_and(|event| matches!(event.sign(), Sign::End(_)));
+        Self { core: held.0, events: Watching { done, ..Watching::new(events) } }
     }
 }
 
@@ -96,6 +99,12 @@ impl<S, W> Reply<S, W> {
     /// What is told beside the events, to add to it.
     pub fn head_mut(&mut self) -> &mut Head {
         &mut self.core.head
+    }
+
+    /// Whether output was read, by whoever read ahead or by the caller, so that nothing may be replayed in silence.
+    #[must_use]
+    pub const fn is_committed(&self) -> bool {
+        self.core.committed
     }
 
     /// Puts one more observer beside the stream. What was read ahead is shown to it first.

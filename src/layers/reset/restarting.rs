@@ -46,8 +46,8 @@ enum Step<F, T> {
 // === impl Restarting ===
 
 impl<S: Service<R>, R, E, W> Restarting<S, R, E, W> {
-    pub(super) fn new(first: Watching<E, W>, again: Again<S, R>) -> Self {
-        Self { first: Some(first), output: false, again: Box::new(again) }
+    pub(super) fn new(first: Watching<E, W>, output: bool, again: Again<S, R>) -> Self {
+        Self { first: Some(first), output, again: Box::new(again) }
     }
 }
 
