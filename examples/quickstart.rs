@@ -1,20 +1,19 @@
 //! Run: `cargo run --example quickstart`
 //!
-//! You should see: a handful of calls through one stack, while the primary is rate-limited, stalls in mid-answer,
-//! dies, and comes back; each attempt, wait, clock, switch and spring-back as it happens, and the text as it comes.
-//!
+//! You should see: calls through one stack while the primary is rate-limited, stalls in mid-answer, dies, and comes
+//! back; each attempt, wait, clock, switch and spring-back as it happens, and the text as it comes.
 //! With `OPENAI_API_KEY`, `ANTHROPIC_API_KEY` or `DEEPSEEK_API_KEY` set, or `WATERTIGHT_BASE_URL` for a local server
 //! (with `WATERTIGHT_MODEL`), the same program talks to that provider.
 #![allow(clippy::print_stdout, reason = "a program for people")]
-
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
+use futures_util::StreamExt;
 use tokio::time::{Instant, sleep};
+use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
-use watertight::chat::{Event, Protocol, Request};
+use watertight::chat::{self, BoxReply, Event, Protocol, Request};
 use watertight::event::{Fact, Facts};
 use watertight::failure::{ConfigError, Failure};
 use watertight::layers::failover::{Candidate, FailoverConfig};
@@ -24,16 +23,17 @@ use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, Retry
 use watertight::provider::{Profile, Provider, catalogue};
 use watertight::testing::{Dialect, End, Reply, Script, Server, Step, Trouble};
 
-/// Whether the last thing printed was text.
 static IN_TEXT: AtomicBool = AtomicBool::new(false);
+
+/// The stack as its callers see it, whatever it is made of.
+type Stack = BoxCloneSyncService<Request, BoxReply, Failure>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
     let facts = timeline();
     if let Some(profile) = of_environment()? {
         println!("Talking to {} at {}.", profile.name, profile.base_url);
-        return ask(&mut stack(vec![profile], &facts)?, "What does a watertight bulkhead do? One sentence.")
-            .await;
+        return ask(&mut stack(vec![profile], &facts)?, "What does a bulkhead do? One sentence.").await;
     }
     let (north, south, spare) = servers().await?;
     let profiles = vec![
@@ -47,11 +47,7 @@ async fn main() -> Result<(), BoxError> {
         (0, "north is rate-limited, and says for how long.", "Even in a storm?"),
         (0, "north stalls in mid-answer: it is void, and south begins anew.", "Which door do I close?"),
         (0, "north rests, so nobody waits for it.", "Who is on watch?"),
-        (
-            2,
-            "north has rested, but is dead: nobody but the timeline learns of its trial.",
-            "Is anybody there?",
-        ),
+        (2, "north has rested, but is dead: no caller learns of its trial.", "Is anybody there?"),
         (2, "north is back.", "Are we home?"),
     ] {
         sleep(Duration::from_secs(rest)).await;
@@ -62,7 +58,7 @@ async fn main() -> Result<(), BoxError> {
 }
 
 /// The stack: reset around failover around, for each provider, retry, clocks and the provider itself.
-fn stack(profiles: Vec<Profile>, facts: &Facts) -> Result<impl Asks, ConfigError> {
+fn stack(profiles: Vec<Profile>, facts: &Facts) -> Result<Stack, ConfigError> {
     let names: Vec<Candidate> = profiles.iter().map(Candidate::from).collect();
     let retry = RetryConfig { retries: 2, base: Duration::from_millis(200), ..RetryConfig::default() };
     let candidate = |profile| {
@@ -77,19 +73,13 @@ fn stack(profiles: Vec<Profile>, facts: &Facts) -> Result<impl Asks, ConfigError
     let soon = Duration::from_secs(2);
     let config = FailoverConfig { spring_back: soon, dwell: soon, ..FailoverConfig::eager() };
     let failover = FailoverLayer::new(candidates).named(names)?.config(config)?.facts(facts);
-    Ok(ServiceBuilder::new().layer(ResetLayer::default().facts(facts)).layer(failover).service(first))
-}
-
-/// What the stack is to its callers: requests in, streams of events out.
-trait Asks: Service<Request, Response: Stream<Item = Result<Event, Failure>> + Unpin, Error = Failure> {}
-
-impl<S> Asks for S where
-    S: Service<Request, Response: Stream<Item = Result<Event, Failure>> + Unpin, Error = Failure>
-{
+    let service =
+        ServiceBuilder::new().layer(ResetLayer::default().facts(facts)).layer(failover).service(first);
+    Ok(Stack::new(service.map_response(chat::Reply::boxed)))
 }
 
 /// Asks, and prints the answer as it comes.
-async fn ask(service: &mut impl Asks, question: &str) -> Result<(), BoxError> {
+async fn ask(service: &mut Stack, question: &str) -> Result<(), BoxError> {
     println!("  > {question}");
     let request = Request::new("any").user(question).streaming().within(Duration::from_secs(30));
     let mut reply = service.ready().await?.call(request).await?;
@@ -108,21 +98,18 @@ async fn ask(service: &mut impl Asks, question: &str) -> Result<(), BoxError> {
 /// Prints each fact with its time.
 fn timeline() -> Facts {
     let start = Instant::now();
-    Facts::to(move |fact: &Fact<'_>| {
+    Facts::from_fn(move |fact| {
         let line = match fact {
             Fact::Attempt { provider, attempt, .. } => format!("-> {provider}, attempt {attempt}"),
             Fact::RetryPlanned { failure, delay, .. } => format!("{failure}; again in {delay:.1?}"),
-            Fact::RetryRefused { failure, .. } => format!("{failure}; no more"),
             Fact::TimedOut { clock, after, .. } => format!("clock {clock:?} ran out after {after:.1?}"),
             Fact::FailedOver { from, to, .. } => format!("from {from} on to {to}"),
             Fact::Moved { from, to, rest } => format!("calls begin at {to} now; {from} rests for {rest:.1?}"),
-            Fact::Trial { candidate, .. } => format!("{candidate} has rested: a trial"),
-            Fact::SprungBack { candidate, .. } => format!("sprung back to {candidate}"),
-            Fact::Reset { reason, delay, .. } => format!("reset ({reason:?}); again in {delay:.1?}"),
-            Fact::Settled { provider, usage: Some(usage), .. } => {
-                format!("<- {provider}: {} tokens", usage.total())
+            Fact::Trial { candidate, .. } | Fact::SprungBack { candidate, .. } => {
+                format!("{}: {candidate}", fact.name())
             }
-            Fact::Settled { provider, elapsed, .. } => format!("<- {provider}: over after {elapsed:.2?}"),
+            Fact::Reset { reason, delay, .. } => format!("reset ({reason:?}); again in {delay:.1?}"),
+            Fact::Settled { provider, elapsed, .. } => format!("<- {provider}, after {elapsed:.2?}"),
             other => other.name().to_owned(),
         };
         let end_of_text = if IN_TEXT.swap(false, Relaxed) { "\n" } else { "" };
@@ -141,21 +128,19 @@ async fn servers() -> std::io::Result<(Server, Server, Server)> {
         .then(says("We are home."));
     let south = ["The one nearest the breach, then the next.", "South is.", "Aye, all hands on deck."];
     let south = Script::new(south.map(says));
-    let spare = Script::new([says("Spare was never needed.")]);
-    Ok((Server::start(north).await?, Server::start(south).await?, Server::start(spare).await?))
+    let spare = Server::start(Script::new([says("Spare was never needed.")])).await?;
+    Ok((Server::start(north).await?, Server::start(south).await?, spare))
 }
 
 /// The provider that the environment names, if it names one.
 fn of_environment() -> Result<Option<Profile>, ConfigError> {
-    let keys =
-        [("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic"), ("DEEPSEEK_API_KEY", "deepseek")];
-    let profile = match std::env::var("WATERTIGHT_BASE_URL") {
-        Ok(url) => Some(catalogue::get("llama.cpp")?.at(url)),
-        Err(_) => match keys.iter().find(|(key, _)| std::env::var_os(key).is_some()) {
-            Some((_, name)) => Some(catalogue::get(name)?),
-            None => return Ok(None),
-        },
-    };
-    let model = std::env::var("WATERTIGHT_MODEL").ok();
-    Ok(profile.map(|profile| model.into_iter().fold(profile, Profile::asking)))
+    let var = |name| std::env::var(name).ok();
+    let local = var("WATERTIGHT_BASE_URL").map(|url| Ok(catalogue::get("llama.cpp")?.at(url)));
+    let known = |key, name, model| var(key).map(|_| Ok(catalogue::get(name)?.asking(model)));
+    let profile = local
+        .or_else(|| known("OPENAI_API_KEY", "openai", "gpt-4o-mini"))
+        .or_else(|| known("ANTHROPIC_API_KEY", "anthropic", "claude-haiku-4-5"))
+        .or_else(|| known("DEEPSEEK_API_KEY", "deepseek", "deepseek-chat"))
+        .transpose()?;
+    Ok(profile.map(|profile| var("WATERTIGHT_MODEL").into_iter().fold(profile, Profile::asking)))
 }

@@ -42,6 +42,6 @@ impl Wall {
     /// The time since the Unix epoch.
     #[must_use]
     pub fn unix(&self) -> Duration {
-        self.unix + self.since.elapsed()
+        self.unix.saturating_add(self.since.elapsed())
     }
 }

@@ -372,6 +372,19 @@ async fn dropped_at_any_poll_the_stack_holds_nothing() {
     }
 }
 
+/// Scenario: a call as it is often written, on a task of its own that its caller's drop does not end.
+/// Expected: the law above MUST reject it.
+#[tokio::test(start_paused = true)]
+async fn a_call_on_a_detached_task_is_rejected() {
+    let log = Log::default();
+    let hang = || vec![Script::head([Act::Hang])];
+    let mut service = stack(&log, FailoverConfig::default(), [hang(), hang(), hang()]);
+    let detached = tokio::spawn(async move { ask(&mut service, request()).await });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    drop(detached);
+    assert_ne!(log.open(), 0, "the twin is not caught");
+}
+
 /// Scenario: a layer put on two services, as a router does for each route.
 /// Expected: they MUST share what is remembered.
 #[tokio::test(start_paused = true)]

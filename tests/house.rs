@@ -80,7 +80,7 @@ fn layers_do_not_know_each_other() {
             let names = |line: &&str| {
                 line.contains(&format!("layers::{other}")) || line.contains(&format!("super::super::{other}"))
             };
-            assert!(!code.iter().any(|line| names(&line)), "{name} names {other}");
+            assert!(!code.iter().any(names), "{name} names {other}");
         }
     }
 }

@@ -121,6 +121,22 @@ async fn no_wait_runs_past_the_deadline() {
     }
 }
 
+/// Scenario: a loop as it is often written, which sleeps its backoff whatever the deadline says.
+/// Expected: the law above MUST reject it.
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_sleeps_past_the_deadline_is_rejected() {
+    let mut service = Stage::new("a", &Log::default(), [Script::fails(Code::Server)]);
+    let (begun, deadline) = (tokio::time::Instant::now(), Duration::from_secs(2));
+    let backoff =
+        Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30), jitter: Jitter::None };
+    for retry in 0..3 {
+        if ask(&mut service, request().within(deadline)).await.1.is_err() {
+            tokio::time::sleep(backoff.plain(retry)).await;
+        }
+    }
+    assert!(begun.elapsed() > deadline, "the twin is not caught");
+}
+
 /// Scenario: a retry around a retry.
 /// Expected: the outer MUST let the exhausted failure pass, so that attempts add and never multiply.
 #[tokio::test(start_paused = true)]

@@ -39,6 +39,10 @@ pub struct Call {
 }
 
 /// What a layer may ask of a request, and change about it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no request that a layer can ask",
+    note = "the service's request must be a `chat::Request` or an `http::Request`; retry and failover ask `Clone`, too: buffer its body"
+)]
 pub trait Ask {
     /// The call.
     fn call(&self) -> Call;

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::failure::{Code, Failure};
 
-use super::extra::Extra;
-use super::message::{Content, Message, Part};
+use super::completion::Completion;
+use super::message::{Content, Part};
 use super::usage::Usage;
 
 /// One piece of a reply.
@@ -121,50 +121,6 @@ pub enum ResetReason {
     Semantic,
 }
 
-/// A whole reply.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Completion {
-    /// What the model said.
-    pub message: Message,
-    /// Why it stopped.
-    pub stop: Stop,
-    /// What it used; `None` where the provider did not say.
-    pub usage: Option<Usage>,
-    /// The provider's id of the reply; empty where it gave none.
-    pub id: Box<str>,
-    /// The model that answered, in the provider's word; empty where it gave none.
-    pub model: Box<str>,
-    /// What the protocol says beyond that.
-    pub extra: Extra,
-}
-
-/// Why the model stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Stop {
-    /// It was done.
-    End,
-    /// The cap on output tokens.
-    Length,
-    /// It waits for the results of tools.
-    ToolCalls,
-    /// A filter cut it.
-    ContentFilter,
-    /// It declined.
-    Refusal,
-    /// One of the texts that end the output.
-    StopSequence(Option<Box<str>>),
-    /// It pauses; sent back as it is, it goes on.
-    Pause,
-    /// The window is full.
-    Window,
-    /// The stream ended properly and gave no reason.
-    Unknown,
-    /// A reason we have no word for.
-    Other(Box<str>),
-}
-
 /// What an arrival means, which is all that gates, clocks and the commit point see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -198,6 +154,7 @@ impl Event {
                     Sign::Output(u32::try_from(text.len()).unwrap_or(u32::MAX))
                 }
             }
+            Self::ToolCall { start, .. } if start.id.is_empty() && start.name.is_empty() => Sign::Preamble,
             Self::ToolCall { start, .. } => Sign::Output(u32::try_from(start.name.len()).unwrap_or(u32::MAX)),
             // A block of a kind we have no word for has no deltas: its close is all the output there is of it.
             Self::Closed { part: Some(part), .. } if matches!(part.content, Content::Other(..)) => {
@@ -244,36 +201,5 @@ impl Reset {
             _ => ResetReason::Transport,
         };
         Self { reason, failure }
-    }
-}
-
-// === impl Completion ===
-
-impl Completion {
-    /// A whole reply with nothing told beside it.
-    #[must_use]
-    pub fn new(message: Message, stop: Stop, usage: Option<Usage>) -> Self {
-        Self { message, stop, usage, id: Box::default(), model: Box::default(), extra: Extra::NONE }
-    }
-}
-
-// === impl Stop ===
-
-impl Stop {
-    /// The stable name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::End => "stop",
-            Self::Length => "length",
-            Self::ToolCalls => "tool_calls",
-            Self::ContentFilter => "content_filter",
-            Self::Refusal => "refusal",
-            Self::StopSequence(_) => "stop_sequence",
-            Self::Pause => "pause",
-            Self::Window => "window",
-            Self::Unknown => "unknown",
-            Self::Other(reason) => reason,
-        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod assemble;
 mod call;
+mod completion;
 mod event;
 mod extra;
 mod limits;
@@ -13,12 +14,16 @@ mod options;
 mod push;
 mod reply;
 mod request;
+#[cfg(test)]
+mod tests;
 mod usage;
 mod watch;
+mod watching;
 
 pub use assemble::Assembler;
 pub use call::{Ask, Call, CallId};
-pub use event::{Completion, Event, Reset, ResetReason, Sign, Stop, ToolCallStart};
+pub use completion::{Completion, Stop};
+pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
 pub use limits::{Dimension, Limits, Window};
 pub use message::{
@@ -26,7 +31,8 @@ pub use message::{
 };
 pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
 pub use push::Callbacks;
-pub use reply::{Head, Held, Reply, Watching};
+pub use reply::{BoxEvents, BoxReply, Head, Held, Reply};
 pub use request::{Parts, Request};
 pub use usage::Usage;
 pub use watch::{Observer, Outcome, Watch, Watchers};
+pub use watching::Watching;

@@ -8,7 +8,8 @@ use futures_core::Stream;
 use crate::failure::Failure;
 
 use super::assemble::Assembler;
-use super::event::{Completion, Event, Reset};
+use super::completion::Completion;
+use super::event::{Event, Reset};
 use super::reply::Reply;
 use super::watch::Watchers;
 

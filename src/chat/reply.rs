@@ -11,9 +11,11 @@ use futures_core::Stream;
 use crate::failure::{Attempt, Failure};
 
 use super::assemble::Assembler;
-use super::event::{Completion, Event, Sign};
+use super::completion::Completion;
+use super::event::{Event, Sign};
 use super::limits::Limits;
 use super::watch::{Observer, Outcome, Watch, Watchers};
+use super::watching::{Watching, truncated};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
 /// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
@@ -34,13 +36,12 @@ pub struct Reply<S, W = ()> {
     events: Watching<S, W>,
 }
 
-/// A stream of events with the observers beside it, as it goes into another stream. It is settled exactly once, and
-/// yields nothing after its end.
-pub struct Watching<S, W = ()> {
-    events: S,
-    watch: W,
-    done: bool,
-}
+/// A stream of events whose type is not spelled.
+pub type BoxEvents = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>>;
+
+/// A reply whose type is not spelled, for stacks that are stored in a struct or are of several types. See
+/// [`Reply::boxed`].
+pub type BoxReply = Reply<BoxEvents>;
 
 /// What is told beside the events.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +69,8 @@ struct Core {
     first: Option<Event>,
     more: VecDeque<Event>,
     committed: bool,
+    /// The failure that came before any output, kept for whoever asks again or joins late.
+    failed: Option<Failure>,
 }
 
 // === impl Reply ===
@@ -82,9 +85,10 @@ impl<S> Reply<S> {
     /// Puts what [`split`](Self::split) took in front of a stream again.
     #[must_use]
     pub fn join(held: Held, events: S) -> Self {
-        // The terminal event may be among what was read ahead: then the stream has nothing more to say.
+        // The end, or a failure, may have been met while reading ahead: then the stream has nothing more to say.
         let last = held.0.more.back().or(held.0.first.as_ref());
-        let done = last.is_some_and(|event| matches!(event.sign(), Sign::End(_)));
+        let ended = last.is_some_and(|event| matches!(event.sign(), Sign::End(_)));
+        let done = ended || held.0.failed.is_some();
         Self { core: held.0, events: Watching { done, ..Watching::new(events) } }
     }
 }
@@ -101,19 +105,22 @@ impl<S, W> Reply<S, W> {
         &mut self.core.head
     }
 
-    /// Whether output was read, by whoever read ahead or by the caller, so that nothing may be replayed in silence.
-    #[must_use]
-    pub const fn is_committed(&self) -> bool {
+    /// Whether its first output came, be it read ahead or passed on.
+    pub(crate) fn has_begun(&self) -> bool {
         self.core.committed
     }
 
-    /// Puts one more observer beside the stream. What was read ahead is shown to it first.
+    /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
+    /// there settles it at once.
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
         for event in self.core.first.iter().chain(&self.core.more) {
             match event.sign() {
                 Sign::End(usage) => watch.settle(Outcome::Completed(usage)),
                 sign => watch.see(sign),
             }
+        }
+        if let Some(failure) = &self.core.failed {
+            watch.settle(Outcome::from(failure));
         }
         let Watching { events, watch: inner, done } = self.events;
         Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } }
@@ -137,7 +144,7 @@ where
     S: Stream<Item = Result<Event, Failure>> + Unpin,
     W: Watchers + Unpin,
 {
-    /// Reads ahead to the first output, and answers at once when asked again.
+    /// Reads ahead to the first output, and gives the same answer at once when asked again.
     ///
     /// Before it, preamble is held back, so that a failure here leaves the caller with nothing of this attempt.
     ///
@@ -151,11 +158,10 @@ where
                         self.core.hold(event);
                     }
                 }
-                Some(Err(failure)) => return Poll::Ready(Err(failure)),
-                None => break,
+                Some(Err(_)) | None => break,
             }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.core.failed.clone().map_or(Ok(()), Err))
     }
 
     /// Folds the reply into a whole.
@@ -182,11 +188,43 @@ where
         }
     }
 
+    /// Boxes the stream with its observers: each layer adds to a reply's type, and this forgets it.
+    ///
+    /// ```
+    /// use tower::{ServiceExt, util::BoxCloneSyncService};
+    /// use watertight::chat::{BoxReply, Reply, Request};
+    /// use watertight::failure::Failure;
+    /// # use watertight::provider::{Profile, Provider};
+    /// # use watertight::chat::Protocol;
+    ///
+    /// struct App {
+    ///     model: BoxCloneSyncService<Request, BoxReply, Failure>,
+    /// }
+    ///
+    /// # fn main() -> Result<(), watertight::failure::ConfigError> {
+    /// # let profile = Profile::new("p", Protocol::OpenaiChat, "http://127.0.0.1:1").with_key("k");
+    /// let service = Provider::new(profile)?;
+    /// let app = App { model: BoxCloneSyncService::new(service.map_response(Reply::boxed)) };
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn boxed(self) -> BoxReply
+    where
+        S: Send + 'static,
+        W: Send + 'static,
+    {
+        self.wrap(|events| Box::pin(events) as BoxEvents)
+    }
+
     /// The next event of the stream itself, past what is held.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
         let item = ready!(Pin::new(&mut self.events).poll_next(cx));
-        if let (false, Some(Ok(event))) = (self.core.committed, &item) {
-            self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+        match &item {
+            Some(Ok(event)) if !self.core.committed => {
+                self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+            }
+            Some(Err(failure)) if !self.core.committed => self.core.failed = Some(failure.clone()),
+            _ => {}
         }
         Poll::Ready(item)
     }
@@ -217,50 +255,6 @@ impl<S, W> fmt::Debug for Reply<S, W> {
     }
 }
 
-// === impl Watching ===
-
-impl<S> Watching<S> {
-    const fn new(events: S) -> Self {
-        Self { events, watch: (), done: false }
-    }
-}
-
-impl<S, W> Stream for Watching<S, W>
-where
-    S: Stream<Item = Result<Event, Failure>> + Unpin,
-    W: Watchers + Unpin,
-{
-    type Item = Result<Event, Failure>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        if this.done {
-            return Poll::Ready(None);
-        }
-        let item = ready!(Pin::new(&mut this.events).poll_next(cx)).unwrap_or_else(|| Err(truncated()));
-        match &item {
-            Ok(event) => match event.sign() {
-                Sign::End(usage) => {
-                    this.done = true;
-                    this.watch.settle(Outcome::Completed(usage));
-                }
-                sign => this.watch.see(sign),
-            },
-            Err(failure) => {
-                this.done = true;
-                this.watch.settle(Outcome::from(failure));
-            }
-        }
-        Poll::Ready(Some(item))
-    }
-}
-
-impl<S, W> fmt::Debug for Watching<S, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watching").field("done", &self.done).finish_non_exhaustive()
-    }
-}
-
 // === impl Head ===
 
 impl Head {
@@ -288,8 +282,4 @@ impl Core {
         self.first = self.more.pop_front();
         Some(event)
     }
-}
-
-fn truncated() -> Failure {
-    Failure::new(crate::failure::Code::Truncated, "the stream ended without its terminal event")
 }

@@ -40,6 +40,22 @@ impl Facts {
         Self(Arc::new(sink))
     }
 
+    /// To this closure.
+    ///
+    /// ```
+    /// use watertight::event::{Fact, Facts};
+    ///
+    /// let facts = Facts::from_fn(|fact| {
+    ///     if let Fact::FailedOver { from, to, .. } = fact {
+    ///         eprintln!("from {from} on to {to}");
+    ///     }
+    /// });
+    /// # let _ = facts;
+    /// ```
+    pub fn from_fn(sink: impl Fn(&Fact<'_>) + Send + Sync + 'static) -> Self {
+        Self::to(sink)
+    }
+
     /// Tells one fact.
     pub fn emit(&self, fact: &Fact<'_>) {
         self.0.emit(fact);

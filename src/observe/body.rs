@@ -40,6 +40,14 @@ pub fn failure_of<B>(response: &Response<B>) -> Option<Failure> {
     Some(Failure::new(code, reason).with_status(status).with_retry_after(wait))
 }
 
+/// What a frame means: bytes are output; none, and trailers, are a sign of life.
+pub(crate) fn sign_of<D: Buf>(frame: &Frame<D>) -> Sign {
+    match frame.data_ref().map_or(0, Buf::remaining) {
+        0 => Sign::Liveness,
+        bytes => Sign::Output(u32::try_from(bytes).unwrap_or(u32::MAX)),
+    }
+}
+
 fn failing(status: StatusCode) -> Option<Code> {
     match status.as_u16() {
         425 => Some(Code::Conflict),
@@ -99,9 +107,7 @@ where
         let frame = ready!(this.body.as_mut().poll_frame(cx));
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    this.watch.see(Sign::Output(u32::try_from(data.remaining()).unwrap_or(u32::MAX)));
-                }
+                this.watch.see(sign_of(&frame));
                 // A consumer may stop here and never see the end.
                 if this.body.is_end_stream() {
                     this.watch.settle(*this.verdict);
@@ -110,7 +116,7 @@ where
             }
             Some(Err(error)) => {
                 let error = error.into();
-                this.watch.settle(Outcome::Failed(error.failure().map_or(Code::Transport, Failure::code)));
+                this.watch.settle(error.failure().map_or(Outcome::Failed(Code::Transport), Outcome::from));
                 Some(Err(error))
             }
             None => {

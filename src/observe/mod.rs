@@ -20,9 +20,14 @@ use crate::chat::{Event, Reply};
 use crate::failure::{Attempt, Failure};
 
 pub use crate::chat::{Observer, Outcome, Sign, Watch, Watchers};
+pub(crate) use body::sign_of;
 pub use body::{Watched, failure_of};
 
 /// A response that can be followed to its end.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be followed to its end",
+    note = "the service's response must be a `Reply`, or an `http::Response` whose body is an `http_body::Body`"
+)]
 pub trait Follow: Sized {
     /// The response with one more observer.
     type Followed<O: Observer>: Follow;

@@ -93,16 +93,6 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A string, or strings.
-    pub(super) fn strings(&mut self, name: &str) -> Result<Vec<String>, Failure> {
-        let strings = self.typed(name, "must be a string or strings", |value| match value {
-            Value::String(text) => Some(vec![text]),
-            Value::Array(items) => items.into_iter().map(|item| item.as_str().map(str::to_owned)).collect(),
-            _ => None,
-        });
-        Ok(strings?.unwrap_or_default())
-    }
-
     fn typed<T>(
         &mut self,
         name: &str,

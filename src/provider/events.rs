@@ -25,9 +25,12 @@ const MAX_WHOLE: usize = 64 * 1024 * 1024;
 /// packet; whoever has not within this will not, and the answer is a success without them.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How many frames of a body are read without a wait before other tasks have their turn.
+const STREAK: u32 = 128;
+
 /// The body of a response, read into events. It ends with `Completed` or a failure, and drops the body then.
 pub struct Events<B> {
-    body: Option<B>,
+    body: Tap<B>,
     reading: Reading,
     ready: VecDeque<Event>,
     /// What ends the events that are ready.
@@ -68,6 +71,13 @@ pub(super) struct Read<'a> {
     pub(super) frames: bool,
 }
 
+/// A body, let go of at its end. A body that is never out of frames is left in between for others to run.
+#[derive(Debug)]
+pub(super) struct Tap<B> {
+    body: Option<B>,
+    streak: u32,
+}
+
 /// A body gathered up to a limit.
 #[derive(Debug)]
 pub(super) struct Gather {
@@ -98,13 +108,12 @@ where
         } else {
             Reading::Whole { gather: Gather::new(MAX_WHOLE), protocol, wall, pieces: stream }
         };
-        Self { body: Some(body), reading, ready: VecDeque::new(), failed: None, frames, source }
+        Self { body: Tap::new(body), reading, ready: VecDeque::new(), failed: None, frames, source }
     }
 
     /// Fills the queue, or ends.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(Ok(())) };
-        let ready = &mut self.ready;
+        let (body, ready) = (&mut self.body, &mut self.ready);
         match &mut self.reading {
             Reading::Whole { gather, protocol, wall, pieces } => {
                 ready!(gather.poll(body, cx))?;
@@ -120,13 +129,6 @@ where
                 Poll::Ready(Ok(()))
             }
             Reading::Stream(streaming) => streaming.poll(body, self.frames, ready, cx),
-        }
-    }
-
-    /// Lets go of the body, looking once whether it ended so that its connection can serve again.
-    fn close(&mut self, cx: &mut Context<'_>) {
-        if let Some(mut body) = self.body.take() {
-            let _ = Pin::new(&mut body).poll_frame(cx);
         }
     }
 
@@ -151,7 +153,7 @@ where
         loop {
             if let Some(mut event) = self.ready.pop_front() {
                 if matches!(event, Event::Completed(_)) {
-                    self.close(cx);
+                    self.body.close(cx);
                     self.label(&mut event);
                 }
                 return Poll::Ready(Some(Ok(event)));
@@ -159,12 +161,12 @@ where
             if let Some(failure) = self.failed.take() {
                 return Poll::Ready(Some(Err(failure.with_provider(&self.source.name))));
             }
-            if self.body.is_none() {
+            if !self.body.is_open() {
                 return Poll::Ready(None);
             }
             if let Err(failure) = ready!(self.poll_fill(cx)) {
                 // What was read before it comes first; nothing is read after it.
-                self.body = None;
+                self.body.cut();
                 self.failed = Some(failure);
             }
         }
@@ -173,7 +175,7 @@ where
 
 impl<B> fmt::Debug for Events<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("open", &self.body.is_some()).finish_non_exhaustive()
+        f.debug_struct("Events").field("open", &self.body.is_open()).finish_non_exhaustive()
     }
 }
 
@@ -183,7 +185,7 @@ impl Streaming {
     /// Reads until there is an event, a failure or the end.
     fn poll<B>(
         &mut self,
-        body: &mut B,
+        body: &mut Tap<B>,
         frames: bool,
         ready: &mut VecDeque<Event>,
         cx: &mut Context<'_>,
@@ -198,17 +200,13 @@ impl Streaming {
                 return Poll::Ready(Ok(()));
             }
         }
-        match Pin::new(body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    self.parser.push(data);
-                }
+        match body.poll_data(cx) {
+            Poll::Ready(Some(Ok(data))) => {
+                self.parser.push(data);
                 Poll::Ready(Ok(()))
             }
             // The answer was complete: what breaks after it breaks nothing.
-            Poll::Ready(Some(Err(error))) if !self.decoder.is_settled() => {
-                Poll::Ready(Err(error.into().into_failure()))
-            }
+            Poll::Ready(Some(Err(failure))) if !self.decoder.is_settled() => Poll::Ready(Err(failure)),
             Poll::Ready(Some(Err(_))) => Poll::Ready(self.decoder.end(ready)),
             Poll::Ready(None) => {
                 while let Some(item) = self.parser.finish().map_err(|error| too_large(&error))? {
@@ -285,6 +283,59 @@ fn too_large(error: &sse::TooLarge) -> Failure {
     Failure::new(Code::InvalidResponse, error.to_string())
 }
 
+// === impl Tap ===
+
+impl<B> Tap<B> {
+    pub(super) const fn new(body: B) -> Self {
+        Self { body: Some(body), streak: 0 }
+    }
+
+    const fn is_open(&self) -> bool {
+        self.body.is_some()
+    }
+
+    /// Lets go of the body.
+    fn cut(&mut self) {
+        self.body = None;
+    }
+}
+
+impl<B> Tap<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    /// The next data; none at all where a frame carries something else. `None` after the end.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        if self.streak == STREAK {
+            self.streak = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
+            self.streak = 0;
+            return Poll::Pending;
+        };
+        self.streak += 1;
+        let data = frame.map(|frame| match frame {
+            Ok(frame) => Ok(frame.into_data().unwrap_or_default()),
+            Err(error) => Err(error.into().into_failure()),
+        });
+        if !matches!(data, Some(Ok(_))) {
+            self.cut();
+        }
+        Poll::Ready(data)
+    }
+
+    /// Lets go of the body, looking once whether it ended so that its connection can serve again.
+    fn close(&mut self, cx: &mut Context<'_>) {
+        if let Some(mut body) = self.body.take() {
+            let _ = Pin::new(&mut body).poll_frame(cx);
+        }
+    }
+}
+
 // === impl Gather ===
 
 impl Gather {
@@ -293,17 +344,16 @@ impl Gather {
     }
 
     /// Reads to the end of a body, or to the limit.
-    pub(super) fn poll<B>(&mut self, body: &mut B, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>
+    pub(super) fn poll<B>(&mut self, body: &mut Tap<B>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<BoxError>,
     {
         loop {
-            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            match ready!(body.poll_data(cx)) {
                 None => return Poll::Ready(Ok(())),
-                Some(Err(error)) => return Poll::Ready(Err(error.into().into_failure())),
-                Some(Ok(frame)) => {
-                    let Ok(data) = frame.into_data() else { continue };
+                Some(Err(failure)) => return Poll::Ready(Err(failure)),
+                Some(Ok(data)) => {
                     let room = self.limit - self.bytes.len();
                     self.bytes.extend_from_slice(&data[..data.len().min(room)]);
                     if data.len() > room {

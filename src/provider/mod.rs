@@ -13,6 +13,7 @@ pub mod catalogue;
 #[cfg(feature = "client")]
 mod client;
 mod events;
+mod exchange;
 mod fits;
 mod model;
 mod profile;
@@ -23,9 +24,10 @@ mod settlement;
 #[cfg(feature = "client")]
 pub use client::{ClientConfig, HttpBody, HttpClient};
 pub use events::Events;
+pub use exchange::ResponseFuture;
 pub use fits::PriceCeiling;
 pub use model::{Capabilities, Model, Price, Quota, Tier};
 pub use profile::{Auth, Profile};
 pub use secret::Secret;
-pub use service::{Provider, ResponseFuture};
+pub use service::Provider;
 pub use settlement::Settlement;

@@ -22,7 +22,7 @@ use super::secret::Secret;
 ///     name = "house"
 ///     protocol = "openai_chat"
 ///     base_url = "http://127.0.0.1:8000/v1"
-///     auth = "none"
+///     auth = "optional"
 ///
 ///     [models.small]
 ///     id = "qwen-small"
@@ -38,7 +38,8 @@ pub struct Profile {
     pub name: String,
     /// What it speaks.
     pub protocol: Protocol,
-    /// Where it is, without the protocol's own path: `https://api.openai.com/v1`.
+    /// Where it is, without the protocol's own path: `https://api.openai.com/v1`, `https://api.anthropic.com` (a
+    /// `/v1` at the end of a Messages address is not doubled).
     pub base_url: String,
     /// The path below it; `None` is the protocol's own. `{model}` in it becomes the model's name.
     #[serde(default)]
@@ -83,24 +84,32 @@ pub enum Auth {
     /// In a header of this name: `x-api-key`, `api-key`.
     Header(String),
     /// As bearer if there is a key; without one, not at all: local servers.
-    None,
+    Optional,
 }
 
 // === impl Profile ===
 
 impl Profile {
-    /// A provider of this name, protocol and address that takes a bearer key.
+    /// A provider of this name, protocol and address. It takes its key as the first party of the protocol does:
+    /// as bearer, or for Messages as `x-api-key` beside `anthropic-version: 2023-06-01`.
     pub fn new(name: impl Into<String>, protocol: Protocol, base_url: impl Into<String>) -> Self {
+        let (auth, headers) = match protocol {
+            Protocol::AnthropicMessages => {
+                let version = ("anthropic-version".to_owned(), "2023-06-01".to_owned());
+                (Auth::Header("x-api-key".into()), BTreeMap::from([version]))
+            }
+            Protocol::OpenaiChat | Protocol::OpenaiResponses => (Auth::Bearer, BTreeMap::new()),
+        };
         Self {
             name: name.into(),
             protocol,
             base_url: base_url.into(),
             path: None,
             query: BTreeMap::new(),
-            auth: Auth::Bearer,
+            auth,
             key_env: None,
             key: None,
-            headers: BTreeMap::new(),
+            headers,
             dialect: Dialect::default(),
             daily_requests: false,
             default_model: None,
@@ -182,6 +191,13 @@ impl Profile {
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
             return Err(ConfigError::new("base_url", "must begin with http:// or https://, and name a host"));
         }
+        if uri.query().is_some() || self.base_url.contains('#') {
+            return Err(ConfigError::new("base_url", "must end with a path; `query` has its own field"));
+        }
+        // Else the path would go on with the name of the host, and the key go elsewhere.
+        if self.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            return Err(ConfigError::new("path", "must begin with /"));
+        }
         self.uri("model").map(drop)?;
         self.headers().map(drop)?;
         for (name, model) in &self.models {
@@ -211,7 +227,9 @@ impl Profile {
             Protocol::AnthropicMessages => "/v1/messages",
         };
         let path = self.path.as_deref().unwrap_or(own).replace("{model}", &escape(model));
-        let mut text = format!("{}{path}", self.base_url.trim_end_matches('/'));
+        let base = self.base_url.trim_end_matches('/');
+        let base = if path.starts_with("/v1/") { base.strip_suffix("/v1").unwrap_or(base) } else { base };
+        let mut text = format!("{base}{path}");
         for (at, (name, value)) in self.query.iter().enumerate() {
             let mark = if at == 0 { '?' } else { '&' };
             text.push_str(&format!("{mark}{}={}", escape(name), escape(value)));
@@ -232,7 +250,9 @@ impl Profile {
         }
         let Some(key) = self.secret() else { return Ok(headers) };
         let (name, value) = match &self.auth {
-            Auth::Bearer | Auth::None => (http::header::AUTHORIZATION, format!("Bearer {}", key.expose())),
+            Auth::Bearer | Auth::Optional => {
+                (http::header::AUTHORIZATION, format!("Bearer {}", key.expose()))
+            }
             Auth::Header(name) => {
                 let header = name.parse().map_err(|_| ConfigError::new("auth", "is not a header name"))?;
                 (header, key.expose().to_owned())
@@ -253,12 +273,14 @@ impl Profile {
 
     /// Checks that there is a key where one is needed.
     pub(super) fn needs_key(&self) -> Result<(), ConfigError> {
-        if self.auth == Auth::None || self.secret().is_some() {
+        if self.auth == Auth::Optional || self.secret().is_some() {
             return Ok(());
         }
-        let hint =
-            self.key_env.as_deref().map_or_else(String::new, |name| format!(", and {name} is not set"));
-        Err(ConfigError::new("key", format!("is missing for `{}`{hint}", self.name)))
+        let hint = match self.key_env.as_deref() {
+            Some(name) => format!("set {name}, or call `with_key`"),
+            None => "call `with_key`, name a `key_env`, or make `auth` optional".to_owned(),
+        };
+        Err(ConfigError::new("key", format!("is missing for `{}`: {hint}", self.name)))
     }
 }
 

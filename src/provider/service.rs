@@ -1,33 +1,27 @@
 //! The service: one request a call.
 
 use std::collections::hash_map::DefaultHasher;
-use std::fmt;
-use std::future::Future;
 use std::hash::{Hash, Hasher};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response};
 use http_body::Body;
-use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::chat::{Ask, Call, Head, Limits, Reply, Request, Watch};
+use crate::chat::{Ask, Limits, Reply, Request, Watch};
 use crate::event::{Fact, Facts};
 use crate::failure::{BoxError, Code, ConfigError, Failure, Fault};
-use crate::protocol::{self, Target, errors, limits};
+use crate::protocol::{self, Target, limits};
 use crate::time::Wall;
 
 use super::adapt::{adapt, is_option, tell_stripped};
-use super::events::{Events, Gather, Read, Source};
+use super::events::Events;
+use super::exchange::{Asked, ResponseFuture};
 use super::fits::fits;
 use super::profile::Profile;
 use super::settlement::Settlement;
-
-/// The most of an error's body that is read: enough for any error object, and a bound for echoed requests.
-const MAX_ERROR_BODY: usize = 64 * 1024;
 
 /// A provider as a service: [`Request`] in, [`Reply`] out, one HTTP request a call.
 ///
@@ -40,43 +34,13 @@ pub struct Provider<C> {
 }
 
 #[derive(Debug)]
-struct Shared {
-    profile: Profile,
-    name: Arc<str>,
-    instance: Arc<str>,
+pub(super) struct Shared {
+    pub(super) profile: Profile,
+    pub(super) name: Arc<str>,
+    pub(super) instance: Arc<str>,
     headers: HeaderMap,
-    wall: Wall,
+    pub(super) wall: Wall,
     facts: Facts,
-}
-
-pin_project! {
-    /// One request under way.
-    pub struct ResponseFuture<F, B> {
-        #[pin]
-        state: State<F, B>,
-        asked: Option<Asked>,
-    }
-}
-
-pin_project! {
-    #[project = StateProj]
-    enum State<F, B> {
-        // => done
-        Refused { failure: Option<Failure> },
-        // => Judging | done
-        Sending { #[pin] call: F },
-        // => done
-        Judging { #[pin] body: B, gather: Gather, status: StatusCode, headers: HeaderMap },
-    }
-}
-
-/// What the answer is read with.
-struct Asked {
-    shared: Arc<Shared>,
-    model: Arc<str>,
-    call: Call,
-    stream: bool,
-    settlement: Watch<Settlement>,
 }
 
 // === impl Provider ===
@@ -153,7 +117,7 @@ impl<C> Provider<C> {
 
 impl Shared {
     /// The limits told, request limits being per day with some.
-    fn limits(&self, told: Limits) -> Limits {
+    pub(super) fn limits(&self, told: Limits) -> Limits {
         if self.profile.daily_requests { limits::daily_requests(&told) } else { told }
     }
 
@@ -206,14 +170,10 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let (state, asked) = match self.shared.prepare(request) {
-            Ok((request, asked)) => (State::Sending { call: self.client.call(request) }, Some(asked)),
-            Err(failure) => {
-                let failure = Some(failure.with_provider(&self.shared.name));
-                (State::Refused { failure }, None)
-            }
-        };
-        ResponseFuture { state, asked }
+        match self.shared.prepare(request) {
+            Ok((request, asked)) => ResponseFuture::sending(self.client.call(request), asked),
+            Err(failure) => ResponseFuture::refused(failure.with_provider(&self.shared.name)),
+        }
     }
 }
 
@@ -221,110 +181,4 @@ impl<C: Clone> Clone for Provider<C> {
     fn clone(&self) -> Self {
         Self { client: self.client.clone(), shared: Arc::clone(&self.shared) }
     }
-}
-
-// === impl ResponseFuture ===
-
-impl<F, B, E> Future for ResponseFuture<F, B>
-where
-    F: Future<Output = Result<Response<B>, E>>,
-    E: Into<BoxError>,
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
-    type Output = Result<Reply<Events<B>, ((), Watch<Settlement>)>, Failure>;
-
-    /// # Panics
-    /// When polled after it was ready, as any future may.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        loop {
-            let failure = match this.state.as_mut().project() {
-                StateProj::Refused { failure } => {
-                    return Poll::Ready(Err(failure.take().expect("polled after it was ready")));
-                }
-                StateProj::Sending { call } => match ready!(call.poll(cx)) {
-                    Ok(response) if response.status().is_success() => {
-                        let asked = this.asked.take().expect("polled after it was ready");
-                        this.state.set(State::Refused { failure: None });
-                        return Poll::Ready(Ok(asked.answer(response)));
-                    }
-                    Ok(response) => {
-                        let (head, body) = response.into_parts();
-                        let gather = Gather::new(MAX_ERROR_BODY);
-                        this.state.set(State::Judging {
-                            body,
-                            gather,
-                            status: head.status,
-                            headers: head.headers,
-                        });
-                        continue;
-                    }
-                    Err(error) => error.into().into_failure(),
-                },
-                StateProj::Judging { body, gather, status, headers } => {
-                    // A body that breaks or is too long says no more; the status has spoken.
-                    let _ = ready!(gather.poll(body.get_mut(), cx));
-                    let asked = this.asked.as_ref().expect("polled after it was ready");
-                    asked.judge(*status, headers, &gather.take())
-                }
-            };
-            let asked = this.asked.take().expect("polled after it was ready");
-            this.state.set(State::Refused { failure: None });
-            return Poll::Ready(Err(asked.fail(failure)));
-        }
-    }
-}
-
-impl<F, B> fmt::Debug for ResponseFuture<F, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
-
-// === impl Asked ===
-
-impl Asked {
-    fn answer<B>(self, response: Response<B>) -> Reply<Events<B>, ((), Watch<Settlement>)>
-    where
-        B: Body<Data = Bytes> + Unpin,
-        B::Error: Into<BoxError>,
-    {
-        let (parts, body) = response.into_parts();
-        let shared = &self.shared;
-        let mut head = Head::of(Arc::clone(&shared.name));
-        head.model = Some(self.model);
-        head.request_id = request_id(&parts.headers);
-        head.limits = shared.limits(limits::read(&parts.headers, shared.wall.unix()));
-        let profile = &shared.profile;
-        let read = Read {
-            protocol: profile.protocol,
-            dialect: &profile.dialect,
-            wall: shared.wall,
-            stream: self.stream,
-            frames: self.call.frames,
-        };
-        let source = Source { name: Arc::clone(&shared.name), instance: Arc::clone(&shared.instance) };
-        let events = Events::new(body, &parts.headers, &read, source);
-        Reply::new(head, events).follow(self.settlement)
-    }
-
-    fn judge(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Failure {
-        let failure = errors::classify(status, headers, body, self.shared.wall.unix());
-        let limits = self.shared.limits(failure.limits().clone());
-        failure.with_limits(limits)
-    }
-
-    /// Closes the account of an attempt that failed before its head.
-    fn fail(mut self, failure: Failure) -> Failure {
-        self.settlement.settle((&failure).into());
-        failure.with_provider(&self.shared.name)
-    }
-}
-
-/// The provider's id of the exchange, under any of the names it goes by.
-fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
-    const NAMES: [&str; 4] = ["x-request-id", "request-id", "apim-request-id", "x-generation-id"];
-    let value = NAMES.iter().find_map(|name| headers.get(*name))?;
-    value.to_str().ok().map(Into::into)
 }

@@ -34,10 +34,33 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! In-process a [`Player`] stands where a provider's HTTP client would; on tokio's paused clock (its `test-util`
+//! feature) every wait of the script is exact and takes no time:
+//!
+//! ```
+//! use tower::ServiceExt;
+//! use watertight::chat::{Protocol, Request};
+//! use watertight::provider::{Profile, Provider};
+//! use watertight::testing::{Journal, Player, Reply, Script};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//! let journal = Journal::new();
+//! let player = Player::new(Script::new([Reply::words("hello there").pace(1000)]), &journal);
+//! let profile = Profile::new("scripted", Protocol::OpenaiChat, "http://scripted.test/v1").with_key("any");
+//! let provider = Provider::over(player, profile)?;
+//! let answer = provider.oneshot(Request::new("any").user("hi").streaming()).await?.collect().await?;
+//! assert_eq!(answer.message.to_text(), "hello there");
+//! assert_eq!(journal.attempts(), 1);
+//! # Ok(())
+//! # }
+//! ```
 
 mod format;
 mod journal;
 mod play;
+mod recorder;
 mod script;
 mod server;
 mod stage;
@@ -47,6 +70,7 @@ mod wording;
 
 pub use self::journal::{Ending, Journal, Seen};
 pub use self::play::{PlayBody, PlayError, Player, Playing};
+pub use self::recorder::{Recorded, Recorder};
 pub use self::script::{Line, Script};
 pub use self::server::Server;
 pub use self::step::{Chunk, Connect, End, Step};

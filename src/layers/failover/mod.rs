@@ -82,8 +82,8 @@
 //! let customised = ServiceBuilder::new().layer(layer).service(a);
 //! # Ok(()) }
 //! ```
-//! Candidates are of one type. Stacks built alike are; others go through a `BoxCloneSyncService`. The service must be
-//! `Sync` for the future to be `Send`.
+//! Candidates are of one type. Stacks built alike are; others go through [`Reply::boxed`](crate::chat::Reply::boxed)
+//! and a `BoxCloneSyncService`. The service must be `Sync` for the future to be `Send`.
 //!
 //! # What it does not do
 //! It does not retry a candidate, and it does not hedge. A failure after the first output goes to the caller, unless

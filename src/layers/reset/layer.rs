@@ -116,9 +116,8 @@ where
         let reply = ready!(this.call.poll(cx))?;
         let (plan, service, request) = this.again.take().expect("polled after it was ready");
         let again = Again::new(plan, service, request);
-        // What was read ahead goes to the caller past the wrapped stream, and is output all the same.
-        let output = reply.is_committed();
-        Poll::Ready(Ok(reply.wrap(|events| Restarting::new(events, output, again))))
+        let output = reply.has_begun();
+        Poll::Ready(Ok(reply.wrap(|events| Restarting::new(output, events, again))))
     }
 }
 

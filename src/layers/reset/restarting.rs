@@ -46,7 +46,8 @@ enum Step<F, T> {
 // === impl Restarting ===
 
 impl<S: Service<R>, R, E, W> Restarting<S, R, E, W> {
-    pub(super) fn new(first: Watching<E, W>, output: bool, again: Again<S, R>) -> Self {
+    /// `output` says whether some was read ahead, which does not pass here again.
+    pub(super) fn new(output: bool, first: Watching<E, W>, again: Again<S, R>) -> Self {
         Self { first: Some(first), output, again: Box::new(again) }
     }
 }

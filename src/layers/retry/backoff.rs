@@ -64,10 +64,8 @@ impl Backoff {
                 base + uniform(top.saturating_sub(base), rng)
             }
             Jitter::Proportional(ratio) => {
-                let spread = |factor: f64| {
-                    Duration::try_from_secs_f64(plain.as_secs_f64() * factor).unwrap_or(Duration::MAX)
-                };
-                spread(1.0 - ratio).saturating_add(uniform(spread(2.0 * ratio), rng))
+                let ratio = if (0.0..=1.0).contains(&ratio) { ratio } else { 0.0 };
+                scaled(plain, 1.0 - ratio).saturating_add(uniform(scaled(plain, 2.0 * ratio), rng))
             }
         }
     }
@@ -76,6 +74,11 @@ impl Backoff {
     pub fn delay_from(&self, floor: Duration, retry: u32, rng: &mut fastrand::Rng) -> Duration {
         floor.saturating_add(uniform(self.plain(retry).max(floor / 10), rng))
     }
+}
+
+/// A multiple of a duration, at most the longest there is.
+fn scaled(duration: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(duration.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
 /// A duration in [0, top].

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::failure::ConfigError;
 use crate::time::Instant;
 
-/// Into how many spans the calls of a window are gathered, so that asking often costs no more than asking seldom.
-const SPANS: u32 = 10;
+/// In how many spans the calls of a window are told apart: enough for its edge, and a bound on what is remembered.
+const SPANS: u32 = 64;
 
 /// How many retries are allowed beside the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct BudgetConfig {
 /// time since the account was last looked at, which is when a retry asks. A burst of calls a moment ago therefore
 /// counts a little less than it should, and one of a while ago a little more.
 ///
-/// It remembers as many moments as it allows retries, and about two spans of calls for each [`SPANS`]th of the window.
+/// It remembers as many moments as it allows retries, and a bounded number of spans of calls.
 #[derive(Debug)]
 pub struct Budget {
     config: BudgetConfig,

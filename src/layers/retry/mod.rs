@@ -50,6 +50,9 @@
 //! Wrong: outside failover, where one call would be tried `candidates × (1 + retries)²` times; the mark on exhausted
 //! failures prevents it, and then it does nothing.
 //!
+//! # Readiness
+//! A retry is made on a clone of the service, readied anew: what must be counted over all of them belongs in an `Arc`.
+//!
 //! # Example
 //! ```
 //! use std::time::Duration;

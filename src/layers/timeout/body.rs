@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Buf;
 use futures_core::Stream;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
@@ -11,7 +10,7 @@ use pin_project_lite::pin_project;
 
 use crate::chat::{Event, Reply, Sign, Watchers, Watching};
 use crate::failure::{BoxError, Failure};
-use crate::observe::Follow;
+use crate::observe::{Follow, sign_of};
 
 use super::watchdog::Watchdog;
 
@@ -51,6 +50,10 @@ where
 
     fn clocked(self, mut dog: Watchdog) -> Self::Clocked {
         dog.head();
+        // Its first output was read ahead, and does not pass here again.
+        if self.has_begun() {
+            dog.see(Sign::Output(0));
+        }
         self.wrap(|events| Timed::new(events, dog))
     }
 }
@@ -78,7 +81,9 @@ where
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         let Some(inner) = this.inner.as_mut().as_pin_mut() else { return Poll::Ready(None) };
-        if let Poll::Ready(item) = inner.poll_next(cx) {
+        if !this.dog.is_flooded()
+            && let Poll::Ready(item) = inner.poll_next(cx)
+        {
             if let Some(Ok(event)) = &item {
                 this.dog.see(event.sign());
             }
@@ -104,9 +109,11 @@ where
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let mut this = self.project();
         let Some(inner) = this.inner.as_mut().as_pin_mut() else { return Poll::Ready(None) };
-        if let Poll::Ready(frame) = inner.poll_frame(cx) {
-            if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
-                this.dog.see(Sign::Output(u32::try_from(data.remaining()).unwrap_or(u32::MAX)));
+        if !this.dog.is_flooded()
+            && let Poll::Ready(frame) = inner.poll_frame(cx)
+        {
+            if let Some(Ok(frame)) = &frame {
+                this.dog.see(sign_of(frame));
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }

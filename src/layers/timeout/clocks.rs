@@ -66,6 +66,9 @@ pub enum FirstClock {
 }
 
 /// When a stream is too slow to be of use. Off by default.
+///
+/// It crawls under the rate given here, or under a tenth of the rate at which streams through the layer usually come,
+/// once 20 windows of them are known.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Crawl {

@@ -48,21 +48,21 @@ impl DualClockTimeoutLayer {
     pub fn with_reasoning(clocks: Clocks, reasoning: Clocks) -> Result<Self, ConfigError> {
         clocks.validate()?;
         reasoning.validate()?;
-        let plan = |clocks| Arc::new(Plan { clocks, facts: Facts::default() });
+        let plan = |clocks| Arc::new(Plan::new(clocks, Facts::default()));
         Ok(Self { plain: plan(clocks), reasoning: plan(reasoning) })
     }
 
     /// Tells facts to this sink.
     #[must_use]
     pub fn facts(self, facts: &Facts) -> Self {
-        let plan = |clocks| Arc::new(Plan { clocks, facts: facts.clone() });
+        let plan = |clocks| Arc::new(Plan::new(clocks, facts.clone()));
         Self { plain: plan(self.plain.clocks), reasoning: plan(self.reasoning.clocks) }
     }
 
     /// The clocks for this request: its own, else those of its kind.
     fn plan<R: Ask>(&self, request: &R) -> Arc<Plan> {
         match request.extensions().and_then(|extensions| extensions.get::<Clocks>()) {
-            Some(own) => Arc::new(Plan { clocks: *own, facts: self.plain.facts.clone() }),
+            Some(own) => Arc::new(Plan::new(*own, self.plain.facts.clone())),
             None if request.is_reasoning() => Arc::clone(&self.reasoning),
             None => Arc::clone(&self.plain),
         }
@@ -71,7 +71,7 @@ impl DualClockTimeoutLayer {
 
 impl Default for DualClockTimeoutLayer {
     fn default() -> Self {
-        let plan = |clocks| Arc::new(Plan { clocks, facts: Facts::default() });
+        let plan = |clocks| Arc::new(Plan::new(clocks, Facts::default()));
         Self { plain: plan(Clocks::default()), reasoning: plan(Clocks::reasoning()) }
     }
 }

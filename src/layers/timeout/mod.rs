@@ -34,6 +34,9 @@
 //! over. So an expiry is exact: `idle` after the first poll that had to wait. Clock 1 runs from the first poll
 //! that had to wait, too, which is dispatch but for the synchronous part of `call`.
 //!
+//! A stream that always has something ready is looked at after every 64 arrivals: total and the deadline hold for it,
+//! too, and other tasks have their turn.
+//!
 //! A timer found more than 250 ms late means that the consumer was away: it grants one new window.
 //!
 //! A call that is not streamed has neither clock 1 nor clock 2 nor silence: only total and the deadline. An HTTP

@@ -1,7 +1,7 @@
 //! The clocks of one attempt, at work.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,8 +16,20 @@ use super::clocks::{Clocks, Crawl, FirstClock, KeepAlive};
 /// Well above the scheduling delay of a busy machine, well below any clock.
 const LATE: Duration = Duration::from_millis(250);
 
+/// What may come without a wait before the clocks, and other tasks, have their turn all the same.
+const FLOOD: u32 = 64;
+
+/// The step of the timer: a shorter window would be due again as soon as it was judged.
+const TICK: Duration = Duration::from_millis(1);
+
 /// Bytes of a token of ordinary text, near enough for a rate.
 const BYTES_PER_TOKEN: f64 = 4.0;
+
+/// Windows that are known before the usual rate counts: fewer are an accident.
+const KNOWN: u32 = 20;
+
+/// A stream crawls that comes at less than this share of the usual rate.
+const CRAWLING_SHARE: f64 = 0.1;
 
 /// The clocks of one attempt. It moves from the response future into the response.
 #[derive(Debug)]
@@ -27,15 +39,25 @@ pub struct Watchdog {
     phase: Phase,
     /// What came since the last wait, so that the next wait knows which clocks start anew.
     came: Came,
+    /// How often something came since the last wait.
+    unwatched: u32,
     waiting: Option<Waiting>,
     crawl: Crawling,
 }
 
 /// What the layer decided for calls of one kind.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) clocks: Clocks,
     pub(crate) facts: Facts,
+    learned: Mutex<Learned>,
+}
+
+/// The rate at which streams through the layer usually come, learned where a crawl is looked for.
+#[derive(Debug, Default)]
+struct Learned {
+    windows: u32,
+    mean: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +95,46 @@ struct Crawling {
     told: bool,
 }
 
+// === impl Plan ===
+
+impl Plan {
+    pub(crate) const fn new(clocks: Clocks, facts: Facts) -> Self {
+        Self { clocks, facts, learned: Mutex::new(Learned { windows: 0, mean: 0.0 }) }
+    }
+
+    /// Whether a window's rate is no crawl; it is learned from then.
+    fn is_brisk(&self, rate: f64, crawl: Crawl) -> bool {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let brisk = rate >= (crawl.tokens_per_second * BYTES_PER_TOKEN).max(learned.floor());
+        if brisk {
+            learned.note(rate);
+        }
+        brisk
+    }
+}
+
+// === impl Learned ===
+
+impl Learned {
+    /// The rate under which a stream crawls beside the others; zero until enough of them are known.
+    fn floor(&self) -> f64 {
+        if self.windows < KNOWN { 0.0 } else { self.mean * CRAWLING_SHARE }
+    }
+
+    /// Takes in a window that did not crawl.
+    fn note(&mut self, rate: f64) {
+        self.windows = self.windows.saturating_add(1);
+        self.mean += (rate - self.mean) / f64::from(self.windows.min(KNOWN));
+    }
+}
+
 // === impl Watchdog ===
 
 impl Watchdog {
     pub(crate) fn new(plan: Arc<Plan>, call: Call, streamed: bool) -> Self {
         let phase = if streamed { Phase::First } else { Phase::Whole };
-        Self { plan, call, phase, came: Came::Nothing, waiting: None, crawl: Crawling::default() }
+        let (came, crawl) = (Came::Nothing, Crawling::default());
+        Self { plan, call, phase, came, unwatched: 0, waiting: None, crawl }
     }
 
     /// The response head came.
@@ -91,6 +147,7 @@ impl Watchdog {
 
     /// Something came. No clock is read.
     pub(crate) fn see(&mut self, sign: Sign) {
+        self.unwatched += 1;
         match sign {
             Sign::Output(bytes) => {
                 self.crawl.bytes += u64::from(bytes);
@@ -105,8 +162,24 @@ impl Watchdog {
         }
     }
 
-    /// Called when the other side has nothing ready: ready with a failure once a clock has run out.
+    /// Whether so much came without a wait that the clocks are to be asked before more is taken.
+    pub(crate) const fn is_flooded(&self) -> bool {
+        self.unwatched >= FLOOD
+    }
+
+    /// Called when the other side has nothing ready, or never nothing: ready with a failure once a clock has run
+    /// out.
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        let flooded = self.is_flooded();
+        self.unwatched = 0;
+        let expired = self.poll_clocks(cx);
+        if flooded && expired.is_pending() {
+            cx.waker().wake_by_ref();
+        }
+        expired
+    }
+
+    fn poll_clocks(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let fresh = self.waiting.is_none() || self.came != Came::Nothing;
         if fresh {
             self.restart(now());
@@ -156,7 +229,7 @@ impl Watchdog {
         }
         #[expect(clippy::cast_precision_loss, reason = "a rate, not an account")]
         let rate = bytes as f64 / now.duration_since(since).as_secs_f64();
-        if rate >= crawl.tokens_per_second * BYTES_PER_TOKEN {
+        if self.plan.is_brisk(rate, crawl) {
             self.crawl.told = false;
             return None;
         }
@@ -212,7 +285,9 @@ impl Watchdog {
             }),
             after(waiting.byte_since, silence).map(|at| (at, Due::Clock(Clock::Silence))),
             commit_by.map(|at| (at, Due::CommitBy)),
-            crawl.and_then(|crawl| Some((self.crawl.since?.checked_add(crawl.window)?, Due::Crawl(crawl)))),
+            crawl.and_then(|crawl| {
+                Some((self.crawl.since?.checked_add(crawl.window.max(TICK))?, Due::Crawl(crawl)))
+            }),
         ]
         .into_iter()
         .flatten()

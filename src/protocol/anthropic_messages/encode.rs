@@ -1,295 +1,153 @@
 //! A request, written.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::chat::{
-    CacheBreakpoint, Content, Effort, Media, Message, Part, Parts, Reasoning, Role, Source, Tool, ToolCall,
-    ToolChoice, ToolResult,
-};
-use crate::failure::Failure;
-use crate::protocol::Target;
-use crate::protocol::json::{refuse, write};
+use crate::chat::{Message, Parts, Role, Tool};
+use crate::failure::{Code, Failure, Skip};
+use crate::protocol::{Target, json};
 
-use super::read::SYSTEM_FIELD;
-use super::wire::PROTOCOL;
+use super::part_out::{Writer, content_of, write_cache, write_rest};
+use super::{AS_BLOCKS, AS_TURN, Fields, MESSAGES, options};
 
-/// The cap on output where a request has none, since the protocol demands one: what every model takes.
-pub const DEFAULT_MAX_TOKENS: u64 = 4096;
+/// One turn in the making.
+struct Turn {
+    role: &'static str,
+    blocks: Vec<Value>,
+    as_blocks: bool,
+    /// Whether it holds a turn of role tool, which takes in the turns of the user around it.
+    answers: bool,
+    rest: Fields,
+}
 
-/// The least budget of thinking that the protocol takes.
-const MIN_BUDGET: u64 = 1024;
-
-/// Writes a request.
-///
-/// What was read from this protocol goes out as it came. Of another protocol's request, leading system turns become
-/// the `system` field and later ones stay turns; results of tools and the user's words after them become one user
-/// turn; parts that have no word here are left out. Thinking goes back only to the instance that made it. Tool
-/// arguments that are not a JSON object go out as `{"input": "…"}`, since the protocol takes an object only.
+/// Writes a request. See the [module](super) for what becomes of what.
 ///
 /// # Errors
-/// A local `INVALID_REQUEST`, if it cannot be written as JSON.
+/// A local `INVALID_REQUEST` that names the turn this protocol cannot carry; another candidate may be asked.
 pub fn encode(parts: &Parts, target: &Target<'_>) -> Result<Bytes, Failure> {
-    let mut body = Map::new();
+    let writer = Writer::new(parts, target);
+    let mut body = Fields::new();
     if !target.dialect.model_in_url {
-        body.insert("model".into(), target.model.into());
+        body.insert("model".to_owned(), Value::from(target.model));
     }
-    body.insert("max_tokens".into(), parts.options.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS).into());
-    let own = parts.protocol == Some(PROTOCOL);
-    let leading = parts.messages.iter().take_while(|message| is_system(message, own)).count();
-    system(&parts.messages[..leading], &mut body);
-    let mut turns: Vec<Map<String, Value>> = Vec::new();
-    for message in &parts.messages[leading..] {
-        turn(message, target, own, &mut turns);
+    let leading = parts.messages.iter().take_while(|message| leads(message)).count();
+    let (leading, turns) = parts.messages.split_at_checked(leading).unwrap_or_default();
+    write_system(leading, writer, &mut body)?;
+    body.insert("messages".to_owned(), write_turns(turns, leading.len(), writer)?);
+    let tools: Vec<_> = parts.tools.iter().filter_map(|tool| write_tool(tool, writer.is_native())).collect();
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), Value::Array(tools));
     }
-    body.insert("messages".into(), turns.into_iter().map(Value::from).collect::<Vec<_>>().into());
-    if !parts.tools.is_empty() {
-        body.insert("tools".into(), parts.tools.iter().filter_map(tool).collect::<Vec<_>>().into());
-    }
-    options(parts, &mut body)?;
     if parts.stream {
-        body.insert("stream".into(), true.into());
+        body.insert("stream".to_owned(), Value::Bool(true));
     }
-    parts.extra.write(PROTOCOL, &mut body);
-    write(&body)
+    options::write(parts, &mut body);
+    json::write(&body)
 }
 
-/// Whether a turn belongs into the `system` field: of our own protocol only what came from there.
-fn is_system(message: &Message, own: bool) -> bool {
-    let marked = message.extra.get(PROTOCOL, SYSTEM_FIELD).is_some();
-    marked
-        || (!own && matches!(message.role, Role::System | Role::Developer))
-        || (own && message.role == Role::Developer)
+/// Whether a turn belongs into the `system` field, if no other turn stands before it.
+fn leads(message: &Message) -> bool {
+    let operator = matches!(message.role, Role::System | Role::Developer);
+    operator && message.extra.get(MESSAGES, AS_TURN).is_none()
 }
 
-fn system(turns: &[Message], body: &mut Map<String, Value>) {
-    let parts: Vec<&Part> = turns.iter().flat_map(|turn| &turn.parts).collect();
-    if !parts.is_empty() {
-        body.insert("system".into(), content(&parts, None));
+fn write_system(turns: &[Message], writer: Writer<'_>, body: &mut Fields) -> Result<(), Failure> {
+    let mut blocks = Vec::new();
+    for (i, turn) in turns.iter().enumerate() {
+        blocks.extend(writer.blocks(&turn.parts).map_err(|why| refuse(i, why))?);
     }
-}
-
-fn options(parts: &Parts, body: &mut Map<String, Value>) -> Result<(), Failure> {
-    let options = &parts.options;
-    for (name, value) in [("temperature", options.temperature), ("top_p", options.top_p)] {
-        if let Some(value) = value {
-            let number =
-                serde_json::Number::from_f64(value).ok_or_else(|| refuse(name, "is not a number"))?;
-            body.insert(name.into(), number.into());
-        }
+    if !writer.is_native() {
+        blocks.retain(|block| block.get("type").is_some_and(|kind| kind == "text"));
     }
-    if let Some(top_k) = options.top_k {
-        body.insert("top_k".into(), top_k.into());
-    }
-    if !options.stop.is_empty() {
-        body.insert("stop_sequences".into(), options.stop.clone().into());
-    }
-    if let Some(choice) = tool_choice(parts) {
-        body.insert("tool_choice".into(), choice);
-    }
-    if parts.protocol != Some(PROTOCOL)
-        && let Some(effort) = options.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_ref())
-    {
-        thinking(effort, body);
+    if !blocks.is_empty() || (writer.is_native() && !turns.is_empty()) {
+        let as_blocks = turns.iter().any(|turn| turn.extra.get(MESSAGES, AS_BLOCKS).is_some());
+        body.insert("system".to_owned(), content_of(blocks, as_blocks));
     }
     Ok(())
 }
 
-/// Thinking, in this protocol's words. The budget must be smaller than the cap.
-fn thinking(effort: &Effort, body: &mut Map<String, Value>) {
-    let cap = body.get("max_tokens").and_then(Value::as_u64).unwrap_or(DEFAULT_MAX_TOKENS);
-    match effort {
-        Effort::Off => {
-            body.insert("thinking".into(), json!({"type": "disabled"}));
+fn write_turns(messages: &[Message], first: usize, writer: Writer<'_>) -> Result<Value, Failure> {
+    let mut turns: Vec<Turn> = Vec::with_capacity(messages.len());
+    for (i, message) in messages.iter().enumerate() {
+        let blocks = writer.blocks(&message.parts).map_err(|why| refuse(first + i, why))?;
+        if blocks.is_empty() && (!message.parts.is_empty() || !writer.is_native()) {
+            continue;
         }
-        Effort::Tokens(budget) if cap > MIN_BUDGET => {
-            let budget = (*budget).clamp(MIN_BUDGET, cap - 1);
-            body.insert("thinking".into(), json!({"type": "enabled", "budget_tokens": budget}));
-        }
-        Effort::Tokens(_) => {}
-        Effort::Adaptive => {
-            body.insert("thinking".into(), json!({"type": "adaptive"}));
-        }
-        Effort::Named(word) => {
-            body.insert("output_config".into(), json!({"effort": word}));
+        let mut turn = Turn::new(message, blocks);
+        match turns.last_mut() {
+            Some(last) if last.takes_in(&turn, writer) => last.append(&mut turn),
+            _ => turns.push(turn),
         }
     }
-}
-
-fn tool_choice(parts: &Parts) -> Option<Value> {
-    let parallel = parts.options.parallel_tool_calls;
-    let mut choice = match &parts.options.tool_choice {
-        Some(ToolChoice::Auto) => json!({"type": "auto"}),
-        Some(ToolChoice::None) => json!({"type": "none"}),
-        Some(ToolChoice::Required) => json!({"type": "any"}),
-        Some(ToolChoice::Named(name)) => json!({"type": "tool", "name": name}),
-        None if parallel == Some(false) && !parts.tools.is_empty() => json!({"type": "auto"}),
-        None => return None,
-    };
-    let own = parts.protocol == Some(PROTOCOL);
-    if let (Some(object), Some(parallel)) =
-        (choice.as_object_mut(), parallel.filter(|parallel| own || !parallel))
-    {
-        object.insert("disable_parallel_tool_use".into(), (!parallel).into());
-    }
-    if let (Some(object), Some(Value::Object(rest))) =
-        (choice.as_object_mut(), parts.extra.get(PROTOCOL, "tool_choice"))
-    {
-        object.extend(rest.clone());
-    }
-    Some(choice)
+    Ok(turns.into_iter().map(Turn::finish).collect())
 }
 
 /// A tool with a schema; one of this protocol's provider as it came, one of another's not at all.
-fn tool(tool: &Tool) -> Option<Value> {
-    let mut out = Map::new();
+fn write_tool(tool: &Tool, native: bool) -> Option<Value> {
+    let mut fields = Fields::new();
     if !tool.name.is_empty() {
-        out.insert("name".into(), tool.name.as_str().into());
+        fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
         if let Some(description) = &tool.description {
-            out.insert("description".into(), description.as_str().into());
+            fields.insert("description".to_owned(), Value::from(description.as_str()));
         }
-        let schema = tool.schema.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
-        out.insert("input_schema".into(), schema);
-        if let Some(strict) = tool.strict {
-            out.insert("strict".into(), strict.into());
+        let schema = if native { tool.schema.clone() } else { Some(schema(tool.schema.as_ref())) };
+        fields.extend(schema.map(|schema| ("input_schema".to_owned(), schema)));
+        if let Some(strict) = tool.strict.filter(|strict| native || *strict) {
+            fields.insert("strict".to_owned(), Value::Bool(strict));
         }
-        cache(tool.cache.as_ref(), &mut out);
+        write_cache(tool.cache.as_ref(), &mut fields);
     }
-    tool.extra.write(PROTOCOL, &mut out);
-    (!out.is_empty()).then(|| out.into())
+    write_rest(&tool.extra, &mut fields);
+    (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
-/// One turn; of another protocol's request, turns of one role that follow each other become one.
-fn turn(message: &Message, target: &Target<'_>, own: bool, turns: &mut Vec<Map<String, Value>>) {
-    let role = match message.role {
-        Role::User | Role::Tool => "user",
-        Role::Assistant => "assistant",
-        Role::System | Role::Developer => "system",
+/// A schema as the protocol takes it: that of an object, and saying so.
+fn schema(schema: Option<&Value>) -> Value {
+    let mut fields = match schema {
+        Some(Value::Object(fields)) => fields.clone(),
+        _ => Fields::new(),
     };
-    let parts: Vec<&Part> = message.parts.iter().collect();
-    let said = content(&parts, Some(target));
-    if said.as_array().is_some_and(Vec::is_empty) && !message.parts.is_empty() {
-        return;
-    }
-    if !own
-        && let Some(last) = turns.last_mut()
-        && last.get("role").and_then(Value::as_str) == Some(role)
-        && let Some(before) = last.remove("content")
-    {
-        let mut blocks = into_blocks(before);
-        blocks.extend(into_blocks(said));
-        last.insert("content".into(), blocks.into());
-        return;
-    }
-    let mut turn = Map::from_iter([("role".to_owned(), role.into()), ("content".to_owned(), said)]);
-    message.extra.write(PROTOCOL, &mut turn);
-    turns.push(turn);
+    fields.entry("type").or_insert_with(|| Value::from("object"));
+    Value::Object(fields)
 }
 
-fn into_blocks(content: Value) -> Vec<Value> {
-    match content {
-        Value::Array(blocks) => blocks,
-        Value::String(text) if text.is_empty() => Vec::new(),
-        text => vec![json!({"type": "text", "text": text})],
-    }
+fn refuse(message: usize, why: &str) -> Failure {
+    let why = format!("messages[{message}]: {why}");
+    Failure::local(Code::InvalidRequest, why).with_skip(Skip::Capability)
 }
 
-/// Parts as content: a single plain text as a string. Without a target, no replay state is written.
-fn content(parts: &[&Part], target: Option<&Target<'_>>) -> Value {
-    if let [Part { content: Content::Text(text), cache: None, extra }] = parts
-        && extra.fields(PROTOCOL).is_none()
-    {
-        return text.as_str().into();
-    }
-    parts.iter().filter_map(|part| self::part(part, target)).collect::<Vec<_>>().into()
-}
+// === impl Turn ===
 
-fn part(part: &Part, target: Option<&Target<'_>>) -> Option<Value> {
-    let mut out = match &part.content {
-        Content::Text(text) | Content::Refusal(text) => {
-            Map::from_iter([("type".to_owned(), "text".into()), ("text".to_owned(), text.as_str().into())])
+impl Turn {
+    fn new(message: &Message, blocks: Vec<Value>) -> Self {
+        let role = match message.role {
+            Role::User | Role::Tool => "user",
+            Role::Assistant => "assistant",
+            Role::System | Role::Developer => "system",
+        };
+        let mut rest = Fields::new();
+        write_rest(&message.extra, &mut rest);
+        let as_blocks = message.extra.get(MESSAGES, AS_BLOCKS).is_some();
+        Self { role, blocks, as_blocks, answers: message.role == Role::Tool, rest }
+    }
+
+    /// Whether the next turn is this one going on. What was read as two turns stays two.
+    fn takes_in(&self, next: &Self, writer: Writer<'_>) -> bool {
+        self.role == next.role && (!writer.is_native() || self.answers || next.answers)
+    }
+
+    fn append(&mut self, next: &mut Self) {
+        self.blocks.append(&mut next.blocks);
+        self.answers |= next.answers;
+        for (name, value) in std::mem::take(&mut next.rest) {
+            self.rest.entry(name).or_insert(value);
         }
-        Content::Image(media) => self::media("image", media)?,
-        Content::File(media) => self::media("document", media)?,
-        Content::ToolCall(call) => tool_use(call),
-        Content::ToolResult(result) => tool_result(result, target),
-        Content::Reasoning(reasoning) => thinking_block(reasoning, target?)?,
-        Content::Other(PROTOCOL, value) => return Some(value.clone()),
-        Content::Audio(_) | Content::Other(..) => return None,
-    };
-    cache(part.cache.as_ref(), &mut out);
-    part.extra.write(PROTOCOL, &mut out);
-    Some(out.into())
-}
-
-fn tool_use(call: &ToolCall) -> Map<String, Value> {
-    let input = match serde_json::from_str(&call.arguments) {
-        Ok(input @ Value::Object(_)) => input,
-        _ if call.arguments.trim().is_empty() => json!({}),
-        _ => json!({"input": call.arguments}),
-    };
-    Map::from_iter([
-        ("type".to_owned(), "tool_use".into()),
-        ("id".to_owned(), call.id.as_str().into()),
-        ("name".to_owned(), call.name.as_str().into()),
-        ("input".to_owned(), input),
-    ])
-}
-
-fn tool_result(result: &ToolResult, target: Option<&Target<'_>>) -> Map<String, Value> {
-    let mut out = Map::from_iter([
-        ("type".to_owned(), "tool_result".into()),
-        ("tool_use_id".to_owned(), result.id.as_str().into()),
-    ]);
-    if !result.parts.is_empty() {
-        out.insert("content".into(), content(&result.parts.iter().collect::<Vec<_>>(), target));
     }
-    if result.is_error {
-        out.insert("is_error".into(), true.into());
-    }
-    out
-}
 
-/// Thinking as it came; without a signature only the client's own, since the provider made none up.
-fn thinking_block(reasoning: &Reasoning, target: &Target<'_>) -> Option<Map<String, Value>> {
-    if !target.owns(reasoning) || reasoning.summary || reasoning.id.is_some() {
-        return None;
-    }
-    Some(match (&reasoning.encrypted, &reasoning.signature) {
-        (Some(data), _) => Map::from_iter([
-            ("type".to_owned(), "redacted_thinking".into()),
-            ("data".to_owned(), data.as_str().into()),
-        ]),
-        (None, Some(signature)) => Map::from_iter([
-            ("type".to_owned(), "thinking".into()),
-            ("thinking".to_owned(), reasoning.text.as_str().into()),
-            ("signature".to_owned(), signature.as_str().into()),
-        ]),
-        (None, None) => return None,
-    })
-}
-
-fn media(kind: &str, media: &Media) -> Option<Map<String, Value>> {
-    let source = match &media.source {
-        Source::Url(url) => json!({"type": "url", "url": url}),
-        Source::Id(id) => json!({"type": "file", "file_id": id}),
-        Source::Base64(data) => {
-            json!({"type": "base64", "media_type": media.media_type.as_deref()?, "data": &**data})
-        }
-    };
-    let mut out = Map::from_iter([("type".to_owned(), kind.into()), ("source".to_owned(), source)]);
-    if let (Some(name), "document") = (&media.name, kind) {
-        out.insert("title".into(), name.as_str().into());
-    }
-    Some(out)
-}
-
-fn cache(cache: Option<&CacheBreakpoint>, out: &mut Map<String, Value>) {
-    if let Some(cache) = cache {
-        let mut mark = Map::from_iter([("type".to_owned(), Value::from("ephemeral"))]);
-        if let Some(ttl) = &cache.ttl {
-            mark.insert("ttl".into(), ttl.as_str().into());
-        }
-        out.insert("cache_control".into(), mark.into());
+    fn finish(self) -> Value {
+        let mut fields = self.rest;
+        fields.insert("role".to_owned(), Value::from(self.role));
+        fields.insert("content".to_owned(), content_of(self.blocks, self.as_blocks));
+        Value::Object(fields)
     }
 }

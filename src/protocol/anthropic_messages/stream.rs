@@ -1,73 +1,40 @@
-//! A streamed reply, frame by frame.
+//! A reply, frame by frame.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use serde::Deserialize;
+use http::StatusCode;
 use serde_json::Value;
 
-use crate::chat::{Assembler, Completion, Content, Event, Extra, Part, Stop, ToolCallStart};
+use crate::chat::{Completion, Event, Stop, Usage};
 use crate::failure::{Code, Failure};
-use crate::protocol::json::string;
 use crate::protocol::{Dialect, errors};
 use crate::time::Wall;
 
-use super::wire::{Figures, block, stop};
+use super::Fields;
+use super::blocks::Blocks;
+use super::decode::{invalid, is_error, name, rest};
+use super::delta::{Delta, Frame, Kind, Said};
+use super::wire::{self, CONTENT, Figures};
 
-/// The most blocks that are open at once. A reply opens them one after the other; whoever opens more is not sane, and
-/// what goes to them is left out.
-const MAX_OPEN: usize = 1024;
+/// The event that comes most.
+const DELTA: &str = "content_block_delta";
 
-/// Reads a streamed reply. See the [module](super).
+/// Folds the frames of a streamed reply into events, of which the last is [`Event::Completed`].
 #[derive(Debug)]
 pub struct Decoder {
     wall: Wall,
     stop_reason_ends: bool,
-    assembler: Assembler,
-    open: BTreeMap<u32, Open>,
+    blocks: Blocks,
     figures: Figures,
+    /// The usage told last.
+    told: Option<Usage>,
     stop: Option<Stop>,
     id: Box<str>,
     model: Box<str>,
+    /// What the reply says beyond our words.
+    rest: Fields,
+    started: bool,
     done: bool,
-}
-
-/// An open block, and what is known of it beside its deltas.
-#[derive(Debug)]
-enum Open {
-    Text,
-    ToolCall,
-    Thinking {
-        text: String,
-        signature: Option<String>,
-    },
-    /// One that has no deltas of ours: told whole, when it closes.
-    Whole(Box<Part>),
-}
-
-/// The frame that comes most: a delta of a block.
-#[derive(Debug, Deserialize)]
-struct DeltaFrame<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    index: Option<u32>,
-    #[serde(borrow, default)]
-    delta: Option<Delta<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Delta<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    partial_json: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    thinking: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    signature: Option<Cow<'a, str>>,
 }
 
 // === impl Decoder ===
@@ -79,32 +46,23 @@ impl Decoder {
         Self {
             wall,
             stop_reason_ends: dialect.stop_reason_ends,
-            assembler: Assembler::new(),
-            open: BTreeMap::new(),
+            blocks: Blocks::default(),
             figures: Figures::default(),
+            told: None,
             stop: None,
             id: Box::default(),
             model: Box::default(),
+            rest: Fields::new(),
+            started: false,
             done: false,
         }
     }
 
-    /// Whether nothing more is to be read.
-    #[must_use]
-    pub const fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// Whether there was a stop reason, and the dialect takes it for the end.
-    #[must_use]
-    pub const fn is_settled(&self) -> bool {
-        self.stop_reason_ends && self.stop.is_some()
-    }
-
-    /// Reads one frame.
+    /// Takes in one frame: the name of its event, if it has one, and its data.
     ///
     /// # Errors
-    /// The failure that the frame carries, or `INVALID_RESPONSE` for one that is not JSON.
+    /// The failure that the frame tells of; `INVALID_RESPONSE` for a piece of the answer that cannot be read;
+    /// `TRUNCATED` for a sentinel before the end.
     pub fn frame(
         &mut self,
         event: Option<&str>,
@@ -114,18 +72,12 @@ impl Decoder {
         if self.done {
             return Ok(());
         }
-        let read = match serde_json::from_slice::<DeltaFrame<'_>>(data) {
-            Ok(frame) if frame.kind == "content_block_delta" => {
-                self.delta(frame, out);
-                Ok(())
-            }
-            _ => self.other(event, data, out),
-        };
+        let read = self.read(event, data, out);
         self.done |= read.is_err();
         read
     }
 
-    /// The bytes ended.
+    /// Takes in the end of the bytes.
     ///
     /// # Errors
     /// `TRUNCATED`, if the terminal event is missing.
@@ -138,153 +90,163 @@ impl Decoder {
             return Ok(());
         }
         self.done = true;
-        Err(Failure::new(Code::Truncated, "the stream ended without message_stop"))
+        Err(truncated("the stream ended without message_stop"))
     }
 
-    fn other(&mut self, event: Option<&str>, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
+    /// Whether the last event was pushed or a failure returned; nothing more is read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether an end from here on is a success: the stop reason came, and the dialect takes it for the end.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.done || (self.stop_reason_ends && self.stop.is_some())
+    }
+
+    fn read(&mut self, event: Option<&str>, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
+        if event.is_none_or(|name| name == DELTA)
+            && let Ok(text) = std::str::from_utf8(data)
+            && let Ok(Frame { kind, index, delta: Delta(Some(said)), error: None }) =
+                serde_json::from_str(text)
+            && kind.map_or_else(|| event.is_some(), |kind| matches!(kind, Kind::ContentBlockDelta))
+        {
+            return self.blocks.say(index, said, out);
+        }
+        self.read_slowly(event, data.trim_ascii(), out)
+    }
+
+    /// Reads what is no delta of a kind we know.
+    #[cold]
+    fn read_slowly(
+        &mut self,
+        event: Option<&str>,
+        data: &[u8],
+        out: &mut VecDeque<Event>,
+    ) -> Result<(), Failure> {
         if data.starts_with(b"[DONE]") {
             if self.stop.is_none() {
-                return Err(Failure::new(Code::Truncated, "the stream ended without a stop reason"));
+                return Err(truncated("the stream ended with its sentinel and no stop reason"));
             }
             self.complete(out);
             return Ok(());
         }
-        let Ok(frame) = serde_json::from_slice::<Value>(data) else {
-            let code = if event == Some("error") { Code::Server } else { Code::InvalidResponse };
-            return Err(Failure::new(code, "a frame of the stream is not JSON"));
-        };
-        let kind = frame.get("type").and_then(Value::as_str).or(event).unwrap_or_default();
-        // A bare error is an object whose type is the error's own.
-        if kind == "error" || event == Some("error") || errors::has_error(&frame) {
+        let Some(frame) = json(data) else { return self.read_garbage(event, data, out) };
+        if event == Some("error") || is_error(&frame, event) {
+            let frame = if frame.is_string() { Value::from_iter([("error", frame)]) } else { frame };
             return Err(errors::in_band(&frame, self.wall.unix()));
         }
-        match kind {
-            "message_start" => self.start(frame.get("message").unwrap_or(&Value::Null), out),
-            "content_block_start" => self.open_block(&frame, out),
-            "content_block_stop" => self.close_block(index(&frame), out),
-            "message_delta" => self.message_delta(&frame),
-            "message_stop" => self.complete(out),
+        let kind = frame.get("type").and_then(Value::as_str).or(event).unwrap_or_default().to_owned();
+        match (&*kind, frame) {
+            (DELTA, frame) => self.delta(frame, out)?,
+            ("content_block_start", mut frame) => {
+                let label = wire::index(&frame);
+                if let Some(Value::Object(block)) = frame.get_mut("content_block").map(Value::take) {
+                    self.blocks.start(label, block, out)?;
+                }
+            }
+            ("content_block_stop", frame) => self.blocks.stop(wire::index(&frame), out),
+            ("message_start", Value::Object(frame)) => self.start(frame, out),
+            ("message_delta", Value::Object(frame)) => self.message_delta(frame, out),
+            ("message_stop", _) => self.complete(out),
             _ => out.push_back(Event::KeepAlive),
         }
         Ok(())
     }
 
-    fn start(&mut self, message: &Value, out: &mut VecDeque<Event>) {
-        self.id = string(message, "id").into();
-        self.model = string(message, "model").into();
-        out.push_back(Event::Started { id: self.id.clone(), model: self.model.clone() });
-        if let Some(usage) = message.get("usage") {
-            self.figures.update(usage);
-            if let Some(usage) = self.figures.usage() {
-                out.push_back(Event::Usage(Box::new(usage)));
-            }
+    /// Reads what is no JSON.
+    fn read_garbage(
+        &mut self,
+        event: Option<&str>,
+        data: &[u8],
+        out: &mut VecDeque<Event>,
+    ) -> Result<(), Failure> {
+        if event == Some("error") {
+            let text = String::from_utf8_lossy(data).into_owned();
+            return Err(errors::in_band(&Value::from_iter([("error", text)]), self.wall.unix()));
         }
+        let heartbeat = data.is_empty() || event.is_some_and(|name| !CONTENT.contains(&name));
+        if !heartbeat && !self.is_settled() {
+            return Err(invalid("a frame of the stream is not JSON"));
+        }
+        out.push_back(Event::KeepAlive);
+        Ok(())
     }
 
-    fn open_block(&mut self, frame: &Value, out: &mut VecDeque<Event>) {
-        let index = index(frame);
-        let Some(Value::Object(object)) = frame.get("content_block") else { return };
-        if self.open.len() >= MAX_OPEN {
-            return;
+    fn start(&mut self, mut frame: Fields, out: &mut VecDeque<Event>) {
+        let Some(Value::Object(mut message)) = frame.remove("message") else { return };
+        let (id, model) = (name(&mut message, "id"), name(&mut message, "model"));
+        if !self.started {
+            (self.id, self.model) = (id, model);
+            if !self.id.is_empty() || !self.model.is_empty() {
+                out.push_back(Event::Started { id: self.id.clone(), model: self.model.clone() });
+            }
         }
-        let part = block(object.clone());
-        let open = match part.content {
-            Content::Text(text) => {
-                if !text.is_empty() {
-                    self.push(Event::Text { index, text }, out);
-                }
-                Open::Text
-            }
-            Content::ToolCall(call) => {
-                let start = Box::new(ToolCallStart { id: call.id, name: call.name });
-                self.push(Event::ToolCall { index, start }, out);
-                // An empty object stands for the deltas to come.
-                if call.arguments != "{}" {
-                    self.push(Event::ToolArguments { index, text: call.arguments }, out);
-                }
-                Open::ToolCall
-            }
-            Content::Reasoning(reasoning) if reasoning.encrypted.is_none() => {
-                if !reasoning.text.is_empty() {
-                    self.push(Event::Reasoning { index, text: reasoning.text.clone() }, out);
-                }
-                Open::Thinking { text: reasoning.text, signature: reasoning.signature }
-            }
-            _ => Open::Whole(Box::new(part)),
-        };
-        self.open.insert(index, open);
+        self.started = true;
+        self.usage(message.remove("usage"), out);
+        message.remove("content");
+        self.rest.append(&mut message);
     }
 
-    fn delta(&mut self, frame: DeltaFrame<'_>, out: &mut VecDeque<Event>) {
-        let index = frame.index.unwrap_or(0);
-        let delta = frame.delta.unwrap_or_default();
-        let kind = delta.kind.unwrap_or_default();
-        let said = |text: Option<Cow<'_, str>>| text.filter(|text| !text.is_empty()).map(Cow::into_owned);
-        match (&*kind, self.open.get_mut(&index)) {
-            ("text_delta", Some(Open::Text)) => {
-                if let Some(text) = said(delta.text) {
-                    self.push(Event::Text { index, text }, out);
-                }
-            }
-            ("input_json_delta", Some(Open::ToolCall)) => {
-                if let Some(text) = said(delta.partial_json) {
-                    self.push(Event::ToolArguments { index, text }, out);
-                }
-            }
-            ("thinking_delta", Some(Open::Thinking { text: all, .. })) => {
-                if let Some(text) = said(delta.thinking) {
-                    all.push_str(&text);
-                    self.push(Event::Reasoning { index, text }, out);
-                }
-            }
-            ("signature_delta", Some(Open::Thinking { signature, .. })) => *signature = said(delta.signature),
-            // A delta of a kind or for a block that is not known, or one after the block's stop.
-            _ => out.push_back(Event::KeepAlive),
+    fn delta(&mut self, mut frame: Value, out: &mut VecDeque<Event>) -> Result<(), Failure> {
+        let index = wire::index(&frame);
+        if let Some(said) = frame.get("delta").and_then(Said::lenient) {
+            return self.blocks.say(index, said, out);
         }
+        if let Some(Value::Object(delta)) = frame.get_mut("delta").map(Value::take) {
+            self.blocks.note(index, delta);
+        }
+        out.push_back(Event::KeepAlive);
+        Ok(())
     }
 
-    fn close_block(&mut self, index: u32, out: &mut VecDeque<Event>) {
-        let part = match self.open.remove(&index) {
-            None => return,
-            Some(Open::Text | Open::ToolCall) => None,
-            Some(Open::Thinking { text, signature }) => {
-                let reasoning = crate::chat::Reasoning { text, signature, ..Default::default() };
-                Some(Box::new(Content::Reasoning(reasoning).into()))
+    fn message_delta(&mut self, mut frame: Fields, out: &mut VecDeque<Event>) {
+        let mut usage = frame.remove("usage");
+        if let Some(Value::Object(mut delta)) = frame.remove("delta") {
+            if let Some(stop) = wire::stop(&delta) {
+                self.stop = Some(stop);
             }
-            Some(Open::Whole(part)) => Some(part),
-        };
-        self.push(Event::Closed { index, part }, out);
+            usage = usage.or_else(|| delta.remove("usage"));
+            self.rest.append(&mut delta);
+        }
+        self.usage(usage, out);
+        self.rest.append(&mut frame);
     }
 
-    fn message_delta(&mut self, frame: &Value) {
-        if let Some(usage) = frame.get("usage") {
-            self.figures.update(usage);
+    fn usage(&mut self, usage: Option<Value>, out: &mut VecDeque<Event>) {
+        let Some(Value::Object(mut usage)) = usage else { return };
+        self.figures.take(&mut usage);
+        usage.retain(|_, value| !value.is_null());
+        match self.rest.get_mut("usage") {
+            Some(Value::Object(known)) => known.append(&mut usage),
+            _ => {
+                self.rest.insert("usage".to_owned(), Value::Object(usage));
+            }
         }
-        let Some(delta) = frame.get("delta") else { return };
-        let sequence = delta.get("stop_sequence").and_then(Value::as_str);
-        if let Some(reason) = delta.get("stop_reason").and_then(Value::as_str) {
-            self.stop = Some(stop(reason, sequence));
+        let known = self.figures.usage();
+        if let Some(usage) = known.filter(|_| known != self.told) {
+            out.push_back(Event::Usage(Box::new(usage)));
         }
+        self.told = known;
     }
 
     fn complete(&mut self, out: &mut VecDeque<Event>) {
         self.done = true;
-        out.push_back(Event::Completed(Box::new(Completion {
-            message: std::mem::take(&mut self.assembler).finish(),
-            stop: self.stop.take().unwrap_or(Stop::Unknown),
-            usage: self.figures.usage(),
-            id: std::mem::take(&mut self.id),
-            model: std::mem::take(&mut self.model),
-            extra: Extra::NONE,
-        })));
-    }
-
-    fn push(&mut self, event: Event, out: &mut VecDeque<Event>) {
-        self.assembler.push(&event);
-        out.push_back(event);
+        let stop = self.stop.take().unwrap_or(Stop::Unknown);
+        let mut completion = Completion::new(self.blocks.finish(out), stop, self.figures.usage());
+        completion.id = std::mem::take(&mut self.id);
+        completion.model = std::mem::take(&mut self.model);
+        completion.extra = rest(std::mem::take(&mut self.rest));
+        out.push_back(Event::Completed(Box::new(completion)));
     }
 }
 
-fn index(frame: &Value) -> u32 {
-    frame.get("index").and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok()).unwrap_or(0)
+/// Reads JSON, in spite of bytes that are no text.
+fn json(data: &[u8]) -> Option<Value> {
+    serde_json::from_slice(data).ok().or_else(|| serde_json::from_str(&String::from_utf8_lossy(data)).ok())
+}
+
+fn truncated(why: &str) -> Failure {
+    Failure::new(Code::Truncated, why).with_status(StatusCode::OK)
 }

@@ -1,0 +1,123 @@
+//! How a failure is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::chat::Limits;
+
+use super::attempt::{Attempt, Skip};
+use super::code::Code;
+use super::judgement::Class;
+use super::{BoxError, Failure, Inner, MAX_MESSAGE};
+
+impl Failure {
+    /// A failure told by the provider or the wire.
+    #[must_use]
+    pub fn new(code: Code, message: impl AsRef<str>) -> Self {
+        Self(Box::new(Inner {
+            code,
+            message: clip(message.as_ref()),
+            status: None,
+            provider: None,
+            retry_after: None,
+            should_retry: None,
+            local: code.class() == Class::Local,
+            exhausted: false,
+            skip: None,
+            limits: Limits::default(),
+            attempts: Vec::new(),
+            source: None,
+        }))
+    }
+
+    /// A refusal of our own: nothing was sent.
+    #[must_use]
+    pub fn local(code: Code, message: impl AsRef<str>) -> Self {
+        let mut failure = Self::new(code, message);
+        failure.0.local = true;
+        failure
+    }
+
+    /// An error nobody classified: [`Code::Transport`], with its source kept.
+    #[must_use]
+    pub fn stranger(error: impl Into<BoxError>) -> Self {
+        let error = error.into();
+        let message = error.to_string();
+        Self::new(Code::Transport, message).with_source(error)
+    }
+
+    /// Adds the HTTP status.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.0.status = Some(status);
+        self
+    }
+
+    /// Adds the provider's name, unless one is known already.
+    #[must_use]
+    pub fn with_provider(mut self, provider: &Arc<str>) -> Self {
+        self.0.provider.get_or_insert_with(|| Arc::clone(provider));
+        self
+    }
+
+    /// Adds the wait that was stated; `None` leaves what is known.
+    #[must_use]
+    pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
+        self.0.retry_after = wait.or(self.0.retry_after);
+        self
+    }
+
+    /// Adds the provider's own word on whether the same request may be tried again (`x-should-retry`).
+    #[must_use]
+    pub fn with_should_retry(mut self, word: Option<bool>) -> Self {
+        self.0.should_retry = word;
+        self
+    }
+
+    /// Adds why a candidate was passed over.
+    #[must_use]
+    pub fn with_skip(mut self, skip: Skip) -> Self {
+        self.0.skip = Some(skip);
+        self
+    }
+
+    /// Adds the limits seen beside the failure.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.0.limits = limits;
+        self
+    }
+
+    /// Adds the error beneath.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.0.source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// Adds the tries that came before, oldest first.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: Vec<Attempt>) -> Self {
+        self.0.attempts = attempts;
+        self
+    }
+
+    /// Marks that retries were used up or refused here, so that a retry further out lets it pass.
+    #[must_use]
+    pub fn exhaust(mut self) -> Self {
+        self.0.exhausted = true;
+        self
+    }
+}
+
+/// Cuts at a character, and takes control characters out so that a message stays one line.
+fn clip(message: &str) -> Box<str> {
+    let mut end = message.len().min(MAX_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let clean: String = message[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    clean.trim().into()
+}
