@@ -144,7 +144,8 @@ fn a_jitter_saturates() {
 /// Expected: the account MUST stay small: asking it costs the same at the end as at the beginning.
 #[tokio::test(start_paused = true)]
 async fn a_spent_budget_stays_cheap() {
-    let mut budget = Budget::new(BudgetConfig { reserve: 0, ratio: 1e-9, ..BudgetConfig::default() });
+    let config = BudgetConfig { reserve: 0, ratio: 1e-9, ..BudgetConfig::default() };
+    let mut budget = Budget::new(config, Instant::now());
     let (begun, step) = (Instant::now(), Duration::from_micros(50));
     for nth in 0..200_000 {
         let _ = budget.draw(1, begun + step * nth);

@@ -49,7 +49,11 @@ impl<S> Reply<S> {
     /// Puts what [`split`](Self::split) took in front of a stream again.
     #[must_use]
     pub fn join(held: Held, events: S) -> Self {
-        Self { core: held.0, events: Watching::new(events) }
+        // The end, or a failure, may have been met while reading ahead: then the stream has nothing more to say.
+        let last = held.0.more.back().or(held.0.first.as_ref());
+        let ended = last.is_some_and(|event| matches!(event.sign(), Sign::End(_)));
+        let done = ended || held.0.failed.is_some();
+        Self { core: held.0, events: Watching { done, ..Watching::new(events) } }
     }
 }
 

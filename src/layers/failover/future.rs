@@ -50,8 +50,10 @@ impl<S: Service<R>, R> ResponseFuture<S, R> {
         Self { services, request, pass: Some(pass), state: State::Calling { call } }
     }
 
-    pub(super) const fn readying(services: Arc<[S]>, request: R, pass: Pass) -> Self {
-        Self { services, request, pass: Some(pass), state: State::Choosing }
+    /// Readies this service, or one of its own.
+    pub(super) fn readying(services: Arc<[S]>, request: R, pass: Pass, service: Option<S>) -> Self {
+        let state = service.map_or(State::Choosing, |service| State::Readying { service });
+        Self { services, request, pass: Some(pass), state }
     }
 
     pub(super) const fn failed(services: Arc<[S]>, request: R, failure: Failure) -> Self {
@@ -76,7 +78,7 @@ where
             let pass = this.pass.as_mut();
             let (failure, response) = match this.state.as_mut().project() {
                 StateProj::Choosing => {
-                    let service = this.services[pass.expect("there is a pass").candidate].clone();
+                    let service = this.services[pass.expect("there is a pass").asked.candidate].clone();
                     this.state.set(State::Readying { service });
                     continue;
                 }
@@ -119,7 +121,7 @@ where
                 Ok(()) => this.state.set(State::Choosing),
                 Err(failure) => {
                     let done = match response.map(|response| response.give_up(failure.clone())) {
-                        Some(Ok(response)) => Ok(response.follow(Watch::new(Account::told(pass)))),
+                        Some(Ok(response)) => Ok(response.follow(Watch::new(Account::judged(pass)))),
                         Some(Err(_)) | None => Err(S::Error::from(failure)),
                     };
                     this.state.set(State::Failed { failure: None });

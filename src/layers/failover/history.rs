@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::failure::{Attempt, Failure};
+use crate::failure::{Attempt, Code, Failure};
 
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) attempts: Vec<Attempt>,
-    pub(super) candidates: usize,
+    candidates: usize,
     pub(super) asked: bool,
-    pub(super) retry_after: Option<Duration>,
+    retry_after: Option<Duration>,
 }
 
 // === impl History ===
@@ -34,8 +34,19 @@ impl History {
         failure.with_attempts(attempts)
     }
 
+    /// What goes up when nobody is left.
+    pub(super) fn end(&mut self, last: Option<Failure>) -> Failure {
+        let history = std::mem::take(self);
+        match last {
+            Some(failure) if history.candidates < 2 => failure,
+            _ => Failure::new(Code::AllFailed, history.summary())
+                .with_retry_after(history.retry_after)
+                .with_attempts(history.attempts),
+        }
+    }
+
     /// The causes, in order.
-    pub(super) fn summary(&self) -> String {
+    fn summary(&self) -> String {
         let causes: Vec<String> = self
             .attempts
             .iter()

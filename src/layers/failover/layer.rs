@@ -12,11 +12,12 @@ use crate::event::Facts;
 use crate::failure::{Code, ConfigError, Fault};
 use crate::observe::Follow;
 
+use super::blow::Blow;
 use super::config::{Candidate, FailoverConfig};
 use super::future::ResponseFuture;
 use super::pass::Pass;
 use super::shared::Shared;
-use super::standing::Blow;
+use super::standing::Asked;
 
 /// Asks the next candidate. What is remembered lives here: clones of a layer, and all services it makes, share it.
 /// See the [module](super).
@@ -43,11 +44,9 @@ struct Current<S> {
 #[derive(Debug)]
 pub struct Account {
     shared: Arc<Shared>,
-    candidate: usize,
-    /// The newest rest there was when the call began.
-    known: u64,
-    /// The failure it ended with was remembered before it was handed over.
-    told: bool,
+    asked: Asked,
+    /// Whether the call was judged already, so that its end says nothing more.
+    judged: bool,
 }
 
 // === impl FailoverLayer ===
@@ -142,30 +141,33 @@ where
             Some(current) if current.candidate == at => current,
             other => other.insert(Current { candidate: at, service: services[at].clone(), ready: false }),
         };
-        // An error is met again, and judged, when the call readies a clone; the failed one is asked no more.
         match current.service.poll_ready(cx) {
+            Poll::Ready(Ok(())) => current.ready = true,
+            Poll::Pending => current.ready = false,
+            // An error is met again, and judged, when the call readies a clone.
             Poll::Ready(Err(_)) => self.current = None,
-            polled => current.ready = polled.is_ready(),
         }
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: R) -> Self::Future {
+        let services = Arc::clone(&self.services);
         let pass = match Pass::begin(&self.shared, request.call()) {
             Ok(pass) => pass,
-            Err(failure) => return ResponseFuture::failed(Arc::clone(&self.services), request, failure),
+            Err(failure) => return ResponseFuture::failed(services, request, failure),
         };
-        let services = Arc::clone(&self.services);
-        match self.current.take() {
-            Some(mut current) if current.ready && current.candidate == pass.candidate => {
+        match &mut self.current {
+            Some(current) if current.ready && current.candidate == pass.asked.candidate => {
+                current.ready = false;
                 let mut first = request.clone();
                 set_call(&mut first, &pass);
-                let call = current.service.call(first);
-                self.current = Some(Current { ready: false, ..current });
-                ResponseFuture::calling(services, request, pass, call)
+                ResponseFuture::calling(services, request, pass, current.service.call(first))
             }
-            // A place held or queued for at another candidate is given up, since this call may come to need it.
-            _ => ResponseFuture::readying(services, request, pass),
+            // What is not called now must hold no readiness, and no place in line but the call's own.
+            other => {
+                let waiting = other.take().filter(|current| current.candidate == pass.asked.candidate);
+                ResponseFuture::readying(services, request, pass, waiting.map(|current| current.service))
+            }
         }
     }
 }
@@ -194,27 +196,27 @@ pub(super) fn set_call<R: Ask>(request: &mut R, pass: &Pass) {
 
 impl Account {
     pub(super) fn new(pass: &Pass) -> Self {
-        let known = pass.known;
-        Self { shared: Arc::clone(pass.shared()), candidate: pass.candidate, known, told: false }
+        Self { shared: Arc::clone(pass.shared()), asked: pass.asked, judged: false }
     }
 
-    /// Of a response that goes up as the failure it is.
-    pub(super) fn told(pass: &Pass) -> Self {
-        Self { told: true, ..Self::new(pass) }
+    /// For a response that carries a failure which was judged when it came.
+    pub(super) fn judged(pass: &Pass) -> Self {
+        Self { judged: true, ..Self::new(pass) }
     }
 }
 
 impl Observer for Account {
     fn settle(self, how: Outcome) {
-        if self.told {
+        if self.judged {
             return;
         }
+        let config = &self.shared.config;
         let blow = match how {
             Outcome::Completed(_) => None,
-            Outcome::Failed(code) => Some(Blow::of_code(code)),
-            Outcome::Truncated => Some(Blow::of_code(Code::Truncated)),
+            Outcome::Failed(code) => Some(Blow::of_code(code, config)),
+            Outcome::Truncated => Some(Blow::of_code(Code::Truncated, config)),
             Outcome::Abandoned => return,
         };
-        self.shared.ended(self.candidate, self.known, blow);
+        self.shared.ended(self.asked, blow);
     }
 }

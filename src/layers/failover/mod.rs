@@ -9,12 +9,13 @@
 //! Only failures of the provider move the standing candidate: an empty quota, an open breaker and a stated wait at
 //! once; others after `move_off_after` failed calls in a row, counted to the end of the stream. A failure that is
 //! bound to the request (`NOT_FOUND`, `CONTEXT_LENGTH`, `CONTENT_FILTER`, every skip) is served elsewhere this once
-//! and moves nothing.
+//! and moves nothing; neither does `AUTHENTICATION` or `PERMISSION` unless `also` names it.
 //!
 //! A candidate that was moved off rests: for the stated wait, else for `spring_back`, and never shorter than
-//! `dwell`. Until its stated wait is over it is passed over. When its rest is over the next call is its *trial*: one
-//! attempt, one trial at a time. If it brings a first output, calls begin there again; if it fails, the caller
-//! never learns of it, the standing candidate answers, and a whole new rest begins.
+//! `dwell`, which is also the shortest stay at every candidate below. Until its stated wait is over it is passed
+//! over; a call that was begun before the rest neither ends nor shortens it. When its rest is over the next call is
+//! its *trial*: one attempt, one trial at a time. If it brings a first output, calls begin there again; if it fails,
+//! the caller never learns of it, the standing candidate answers, and a whole new rest begins.
 //!
 //! # States
 //! ```text
@@ -31,9 +32,9 @@
 //! with its reason; with one candidate its own failure goes up.
 //!
 //! # The deadline
-//! It is shared out: of the time left, each candidate behind keeps `min_share`, or its equal part if that is less.
-//! A candidate whose first output does not come within its own part is left. Once a first output came, the whole
-//! deadline holds for the stream.
+//! It is shared out: of the time left, each candidate behind that may still be asked keeps `min_share`, or its equal
+//! part if that is less. A candidate whose first output does not come within its own part is left. Once a first
+//! output came, the whole deadline holds for the stream.
 //!
 //! # Defaults
 //! | field | default | why |
@@ -55,7 +56,8 @@
 //!
 //! # Readiness
 //! `poll_ready` readies the standing candidate and is always ready: back-pressure ends here, since another candidate
-//! may be free. A candidate that is not ready is waited for inside the call.
+//! may be free. A candidate that is not ready is waited for inside the call, which takes its place in line along; a
+//! readiness that the call does not use is given back.
 //!
 //! # Order
 //! Right: `FailoverLayer` around stacks of retry, breaker, limiter, clocks and provider, each with its own state.
@@ -81,8 +83,7 @@
 //! # Ok(()) }
 //! ```
 //! Candidates are of one type. Stacks built alike are; others go through [`Reply::boxed`](crate::chat::Reply::boxed)
-//! and a `BoxCloneSyncService`. The service must be
-//! `Sync` for the future to be `Send`.
+//! and a `BoxCloneSyncService`. The service must be `Sync` for the future to be `Send`.
 //!
 //! # What it does not do
 //! It does not retry a candidate, and it does not hedge. A failure after the first output goes to the caller, unless
@@ -90,6 +91,7 @@
 //!
 //! [`Code::judgement`]: crate::failure::Code::judgement
 
+mod blow;
 mod config;
 mod future;
 mod history;

@@ -7,10 +7,11 @@ use crate::event::Fact;
 use crate::failure::{Attempt, Code, FailOver, Failure, Skip};
 use crate::time::{Instant, now};
 
+use super::blow::Blow;
 use super::config::WhenAllRest;
 use super::history::History;
 use super::shared::{Shared, Trial};
-use super::standing::Blow;
+use super::standing::Asked;
 
 /// One call's way through the candidates.
 #[derive(Debug)]
@@ -18,16 +19,16 @@ pub(super) struct Pass {
     shared: Arc<Shared>,
     call: Call,
     /// The candidate that is asked.
-    pub(super) candidate: usize,
+    pub(super) asked: Asked,
     start: usize,
     step: usize,
-    /// The newest rest there was when it began; none where nothing was remembered.
-    pub(super) known: u64,
     trial: Option<Trial>,
     /// Who was tried before the pass came to it.
     tried: Option<usize>,
+    /// The window that was too small for the call: from then on only larger ones are asked.
+    too_small: Option<u64>,
     /// When the candidate was asked, where its pace is measured.
-    asked: Option<Instant>,
+    since: Option<Instant>,
     history: History,
 }
 
@@ -42,13 +43,13 @@ impl Pass {
         let mut pass = Self {
             shared: Arc::clone(shared),
             call,
-            candidate: 0,
+            asked: Asked::default(),
             start: 0,
             step: 0,
-            known: 0,
             trial: None,
             tried: None,
-            asked: None,
+            too_small: None,
+            since: None,
             history: History::default(),
         };
         if shared.is_calm() {
@@ -56,19 +57,19 @@ impl Pass {
         }
         let now = now();
         let trial = shared.change(|standing| {
+            standing.forget(now);
             pass.start = standing.at();
-            pass.known = standing.rests();
-            if call.failover { standing.begin_trial(now) } else { None }
+            let trial = if call.failover { standing.begin_trial(&shared.config, now) } else { None };
+            pass.asked = standing.ask(trial.unwrap_or(pass.start));
+            trial
         });
-        pass.candidate = pass.start;
         if let Some(candidate) = trial {
-            pass.trial = Some(Trial::new(shared, candidate));
-            pass.candidate = candidate;
+            pass.trial = Some(Trial::new(shared, pass.asked));
             shared.facts.emit(&Fact::Trial { call: call.id, candidate: shared.name(candidate) });
         } else if pass.call.failover && !pass.settle_on(now) {
-            return Err(pass.end(None));
+            return Err(pass.history.end(None));
         }
-        pass.asked = shared.config.max_first_output.map(|_| now);
+        pass.since = shared.config.max_first_output.map(|_| now);
         Ok(pass)
     }
 
@@ -80,7 +81,7 @@ impl Pass {
     pub(super) fn call(&self) -> Call {
         let mut call = self.call;
         let behind = if call.failover { self.behind() } else { 0 };
-        call.candidate = u16::try_from(self.candidate).unwrap_or(u16::MAX);
+        call.candidate = u16::try_from(self.asked.candidate).unwrap_or(u16::MAX);
         call.same_protocol |= self.shared.config.same_protocol;
         call.patient = call.patient && behind == 0;
         call.single |= self.trial.is_some();
@@ -100,14 +101,14 @@ impl Pass {
     /// A first output came: from here the stream is this candidate's.
     pub(super) fn commit(&mut self) -> Vec<Attempt> {
         if let Some(trial) = self.trial.take() {
-            let candidate = self.shared.name(self.candidate);
+            let candidate = self.shared.name(self.asked.candidate);
             self.shared.facts.emit(&Fact::SprungBack { call: self.call.id, candidate });
             trial.spring_back();
         }
-        if let Some(asked) = self.asked {
+        if let Some(since) = self.since {
             let now = now();
-            let took = now.duration_since(asked);
-            self.shared.change(|standing| standing.measure(self.candidate, took, now));
+            let took = now.duration_since(since);
+            self.shared.change(|standing| standing.measure(self.asked.candidate, took, now));
         }
         std::mem::take(&mut self.history.attempts)
     }
@@ -118,17 +119,23 @@ impl Pass {
     /// What goes up, if there is none.
     pub(super) fn go_on(&mut self, failure: Failure) -> Result<(), Failure> {
         let now = now();
-        let from = self.candidate;
+        let from = self.asked.candidate;
         let local = failure.is_local();
         let failure = failure.with_provider(&self.shared.candidates[from].name);
-        self.history.asked |= !local;
+        let blow = Blow::of(&failure, &self.shared.config);
+        // A trial is as if it had not been: whatever came of it, the pass begins after it.
         let on = if let Some(trial) = self.trial.take() {
             self.tried = Some(from);
-            trial.fail(Blow::of(&failure), now);
+            trial.fail(blow, now);
             true
         } else {
-            self.shared.blow(from, Blow::of(&failure), now);
+            self.shared.blow(self.asked, blow, now);
             self.step += 1;
+            self.history.asked |= !local;
+            if failure.code() == Code::ContextLength && !local {
+                let window = self.shared.candidates[from].window;
+                self.too_small = self.too_small.max(Some(window.unwrap_or(u64::MAX)));
+            }
             self.call.failover && self.goes_on(&failure)
         };
         if !on {
@@ -136,16 +143,16 @@ impl Pass {
         }
         self.history.note(&failure);
         let late = self.call.deadline.is_some_and(|deadline| now >= deadline);
-        if late || !self.settle_on_fitting(now, from, &failure) {
-            return Err(self.end(Some(failure)));
+        if late || !self.settle_on(now) {
+            return Err(self.history.end(Some(failure)));
         }
-        let (from, to) = (self.shared.name(from), self.shared.name(self.candidate));
+        let (from, to) = (self.shared.name(from), self.shared.name(self.asked.candidate));
         let call = self.call.id;
         if local {
             self.shared.facts.emit(&Fact::Skipped { call, candidate: from, failure: &failure });
         }
         self.shared.facts.emit(&Fact::FailedOver { call, from, to, failure: &failure });
-        self.asked = self.shared.config.max_first_output.map(|_| now);
+        self.since = self.shared.config.max_first_output.map(|_| now);
         Ok(())
     }
 
@@ -157,18 +164,10 @@ impl Pass {
         }
     }
 
-    /// Chooses the next candidate that may be asked; after `CONTEXT_LENGTH` only one with a larger window.
-    fn settle_on_fitting(&mut self, now: Instant, from: usize, failure: &Failure) -> bool {
-        if failure.code() == Code::ContextLength && !failure.is_local() {
-            let window = |candidate: usize| self.shared.candidates[candidate].window;
-            let larger =
-                |other: usize| window(from).zip(window(other)).is_some_and(|(this, other)| other > this);
-            let count = self.shared.candidates.len();
-            while self.step < count && !larger((self.start + self.step) % count) {
-                self.step += 1;
-            }
-        }
-        self.settle_on(now)
+    /// Whether a candidate's window is known to hold what was too much for another's.
+    fn fits(&self, candidate: usize) -> bool {
+        let window = self.shared.candidates[candidate].window;
+        self.too_small.is_none_or(|small| window.is_some_and(|window| window > small))
     }
 
     /// Chooses the next candidate of the pass that may be asked, noting those that may not.
@@ -177,12 +176,12 @@ impl Pass {
         let mut earliest: Option<(Instant, usize)> = None;
         while self.step < count {
             let candidate = (self.start + self.step) % count;
-            if self.tried == Some(candidate) {
+            if self.tried == Some(candidate) || !self.fits(candidate) {
                 self.step += 1;
                 continue;
             }
             let Some((until, failure)) = self.refusal(candidate, now) else {
-                self.candidate = candidate;
+                self.asked = self.shared.ask(candidate);
                 return true;
             };
             if until.is_some_and(|until| earliest.is_none_or(|(first, _)| until < first)) {
@@ -198,7 +197,7 @@ impl Pass {
             Some((_, candidate))
                 if !self.history.asked && self.shared.config.when_all_rest == WhenAllRest::Earliest =>
             {
-                self.candidate = candidate;
+                self.asked = self.shared.ask(candidate);
                 true
             }
             _ => false,
@@ -226,20 +225,19 @@ impl Pass {
         slow.then(|| (None, failure.with_provider(name)))
     }
 
-    /// How many candidates stand behind this one in the pass.
+    /// How many candidates behind this one the pass may come to.
     fn behind(&self) -> usize {
         let count = self.shared.candidates.len();
-        if self.trial.is_some() { count - 1 } else { count.saturating_sub(self.step + 1) }
-    }
-
-    /// What goes up when nobody is left.
-    fn end(&mut self, last: Option<Failure>) -> Failure {
-        let history = std::mem::take(&mut self.history);
-        match last {
-            Some(failure) if history.candidates < 2 => failure,
-            _ => Failure::new(Code::AllFailed, history.summary())
-                .with_retry_after(history.retry_after)
-                .with_attempts(history.attempts),
+        let rest = self.step + usize::from(self.trial.is_none())..count;
+        if self.shared.is_calm() {
+            return rest.len();
         }
+        let (now, standing) = (now(), self.shared.lock());
+        let trial = self.trial.as_ref().map(|_| self.asked.candidate);
+        let is_left = |candidate: &usize| {
+            let gone = self.tried == Some(*candidate) || trial == Some(*candidate);
+            !gone && self.fits(*candidate) && standing.barred(*candidate, now).is_none()
+        };
+        rest.map(|step| (self.start + step) % count).filter(is_left).count()
     }
 }

@@ -7,8 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::event::{Fact, Facts};
 use crate::time::{Instant, now};
 
+use super::blow::Blow;
 use super::config::{Candidate, FailoverConfig};
-use super::standing::{Blow, Move, Standing};
+use super::standing::{Asked, Move, Standing};
 
 /// What a layer and all that came of it share.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Trial {
     shared: Arc<Shared>,
-    candidate: usize,
+    asked: Asked,
     decided: bool,
 }
 
@@ -42,18 +43,23 @@ impl Shared {
         if self.is_calm() { 0 } else { self.lock().at() }
     }
 
+    /// A candidate as it is asked now.
+    pub(super) fn ask(&self, candidate: usize) -> Asked {
+        self.lock().ask(candidate)
+    }
+
     /// A call that had a first output ended.
-    pub(super) fn ended(&self, candidate: usize, known: u64, blow: Option<Blow>) {
+    pub(super) fn ended(&self, asked: Asked, blow: Option<Blow>) {
         match blow {
             None if self.is_calm() => {}
-            None => self.change(|standing| standing.served(candidate, known)),
-            Some(blow) => self.blow(candidate, blow, now()),
+            None => self.change(|standing| standing.served(asked)),
+            Some(blow) => self.blow(asked, blow, now()),
         }
     }
 
-    pub(super) fn blow(&self, candidate: usize, blow: Blow, now: Instant) {
+    pub(super) fn blow(&self, asked: Asked, blow: Blow, now: Instant) {
         if let Some(Move { from, to, rest }) =
-            self.change(|standing| standing.failed(candidate, blow, &self.config, now))
+            self.change(|standing| standing.failed(asked, blow, &self.config, now))
         {
             let (from, to) = (self.name(from), self.name(to));
             self.facts.emit(&Fact::Moved { from, to, rest });
@@ -83,19 +89,19 @@ impl Shared {
 // === impl Trial ===
 
 impl Trial {
-    pub(super) fn new(shared: &Arc<Shared>, candidate: usize) -> Self {
-        Self { shared: Arc::clone(shared), candidate, decided: false }
+    pub(super) fn new(shared: &Arc<Shared>, asked: Asked) -> Self {
+        Self { shared: Arc::clone(shared), asked, decided: false }
     }
 
     pub(super) fn spring_back(mut self) {
         self.decided = true;
-        self.shared.change(|standing| standing.spring_back(self.candidate));
+        self.shared.change(|standing| standing.spring_back(self.asked.candidate));
     }
 
     pub(super) fn fail(mut self, blow: Blow, now: Instant) {
         self.decided = true;
         let config = &self.shared.config;
-        self.shared.change(|standing| standing.fail_trial(self.candidate, blow, config, now));
+        self.shared.change(|standing| standing.fail_trial(self.asked, blow, config, now));
     }
 }
 

@@ -2,19 +2,21 @@
 
 use std::time::Duration;
 
-use crate::failure::{Code, Failure};
 use crate::time::Instant;
 
+use super::blow::Blow;
 use super::config::FailoverConfig;
 
 /// What is remembered of the candidates between calls.
 #[derive(Debug)]
 pub(super) struct Standing {
     at: usize,
+    /// Since when calls begin there; `None` if they always did.
+    since: Option<Instant>,
+    /// How many rests there were: each bears its number.
+    rests: u32,
     candidates: Vec<Record>,
     trial: bool,
-    /// How many rests there were.
-    rests: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,23 +29,19 @@ struct Record {
 
 #[derive(Clone, Copy, Debug)]
 struct Rest {
+    /// Which rest it is, to tell calls that were begun in it from older ones.
+    number: u32,
     /// When its trial is due.
     due: Instant,
     /// Until when it said that it must not be asked.
     barred: Option<Instant>,
-    /// Which rest it is, from 1.
-    number: u64,
 }
 
-/// What a failed attempt says about its candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blow {
-    /// It is bound to the request, or we refused: it says nothing.
-    None,
-    /// One of several in a row.
-    Counted,
-    /// It cannot serve for now.
-    AtOnce(Option<Duration>),
+/// Who was asked, and in which rest of theirs, if in any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) candidate: usize,
+    pub(super) rest: Option<u32>,
 }
 
 /// The standing candidate changed.
@@ -58,12 +56,7 @@ pub(super) struct Move {
 
 impl Standing {
     pub(super) fn new(candidates: usize) -> Self {
-        Self { at: 0, candidates: vec![Record::default(); candidates], trial: false, rests: 0 }
-    }
-
-    /// The number of the newest rest.
-    pub(super) const fn rests(&self) -> u64 {
-        self.rests
+        Self { at: 0, since: None, rests: 0, candidates: vec![Record::default(); candidates], trial: false }
     }
 
     pub(super) const fn at(&self) -> usize {
@@ -76,10 +69,18 @@ impl Standing {
         self.at == 0 && !self.trial && self.candidates.iter().all(calm)
     }
 
+    /// Forgets rests that are over where no trial waits for their end: at the standing candidate and below.
+    pub(super) fn forget(&mut self, now: Instant) {
+        for record in &mut self.candidates[self.at..] {
+            record.rest = record.rest.filter(|rest| now < rest.due);
+        }
+    }
+
     /// The highest candidate above the standing one whose rest is over, taken for a trial.
-    pub(super) fn begin_trial(&mut self, now: Instant) -> Option<usize> {
+    pub(super) fn begin_trial(&mut self, config: &FailoverConfig, now: Instant) -> Option<usize> {
+        let stayed = self.since.is_none_or(|since| now >= after(since, config.dwell));
         let due = |record: &Record| record.rest.is_none_or(|rest| now >= rest.due);
-        let candidate = self.candidates[..self.at].iter().position(due).filter(|_| !self.trial)?;
+        let candidate = self.candidates[..self.at].iter().position(due).filter(|_| stayed && !self.trial)?;
         self.trial = true;
         Some(candidate)
     }
@@ -98,13 +99,18 @@ impl Standing {
     }
 
     /// The trial failed: a whole new rest.
-    pub(super) fn fail_trial(&mut self, candidate: usize, blow: Blow, config: &FailoverConfig, now: Instant) {
+    pub(super) fn fail_trial(&mut self, asked: Asked, blow: Blow, config: &FailoverConfig, now: Instant) {
         self.trial = false;
         let stated = match blow {
             Blow::AtOnce(stated) => stated,
             Blow::None | Blow::Counted => None,
         };
-        self.rest(candidate, stated, config, now);
+        self.rest(asked, stated, config, now);
+    }
+
+    /// A candidate as it is asked now.
+    pub(super) fn ask(&self, candidate: usize) -> Asked {
+        Asked { candidate, rest: self.candidates[candidate].rest.map(|rest| rest.number) }
     }
 
     /// Until when a candidate said that it must not be asked.
@@ -129,22 +135,22 @@ impl Standing {
         *pace = Some((mean, now));
     }
 
-    /// A call ended well. Its rest is over, unless it began after the call and the call can say nothing about it.
-    pub(super) fn served(&mut self, candidate: usize, known: u64) {
-        let record = &mut self.candidates[candidate];
+    /// A call ended well. It ends the rest that it was begun in, but none that began later.
+    pub(super) fn served(&mut self, asked: Asked) {
+        let record = &mut self.candidates[asked.candidate];
         record.failed_in_row = 0;
-        record.rest = record.rest.filter(|rest| rest.number > known);
+        record.rest = record.rest.filter(|rest| asked.rest != Some(rest.number));
     }
 
     /// A call failed at a candidate.
     pub(super) fn failed(
         &mut self,
-        candidate: usize,
+        asked: Asked,
         blow: Blow,
         config: &FailoverConfig,
         now: Instant,
     ) -> Option<Move> {
-        let record = &mut self.candidates[candidate];
+        let record = &mut self.candidates[asked.candidate];
         let stated = match blow {
             Blow::None => return None,
             Blow::Counted => {
@@ -156,90 +162,45 @@ impl Standing {
             }
             Blow::AtOnce(stated) => stated,
         };
-        record.failed_in_row = 0;
-        let rest = self.rest(candidate, stated, config, now);
-        if candidate != self.at {
+        let due = self.rest(asked, stated, config, now);
+        if asked.candidate != self.at {
             return None;
         }
-        let to = self.next_after(candidate)?;
+        let to = self.next_after(asked.candidate, now)?;
         self.at = to;
-        Some(Move { from: candidate, to, rest: rest.due.duration_since(now) })
+        self.since = Some(now);
+        Some(Move { from: asked.candidate, to, rest: due.duration_since(now) })
     }
 
-    /// A rest begins. What it said before holds all the same.
+    /// Begins a rest. A call that was begun before the present one knew less: it can only make it longer.
     fn rest(
         &mut self,
-        candidate: usize,
+        asked: Asked,
         stated: Option<Duration>,
         config: &FailoverConfig,
         now: Instant,
-    ) -> Rest {
-        self.rests += 1;
-        let rest = &mut self.candidates[candidate].rest;
-        let before = rest.and_then(|rest| rest.barred);
-        *rest.insert(Rest::new(stated, config, now, before, self.rests))
+    ) -> Instant {
+        self.rests = self.rests.wrapping_add(1);
+        let record = &mut self.candidates[asked.candidate];
+        let known = record.rest.filter(|rest| asked.rest != Some(rest.number));
+        let due = after(now, stated.unwrap_or(config.spring_back).max(config.dwell));
+        let barred = stated.map(|wait| after(now, wait));
+        let rest = Rest {
+            number: self.rests,
+            due: known.map_or(due, |known| known.due.max(due)),
+            barred: known.and_then(|known| known.barred).max(barred),
+        };
+        record.failed_in_row = 0;
+        record.rest = Some(rest);
+        rest.due
     }
 
     /// The first below, else above, that does not rest; else the one whose rest is over first.
-    fn next_after(&self, candidate: usize) -> Option<usize> {
+    fn next_after(&self, candidate: usize, now: Instant) -> Option<usize> {
         let count = self.candidates.len();
         let others = (1..count).map(|step| (candidate + step) % count);
-        let awake = others.clone().find(|other| self.candidates[*other].rest.is_none());
-        awake.or_else(|| others.min_by_key(|other| self.candidates[*other].rest.map(|rest| rest.due)))
-    }
-}
-
-// === impl Rest ===
-
-impl Rest {
-    fn new(
-        stated: Option<Duration>,
-        config: &FailoverConfig,
-        now: Instant,
-        before: Option<Instant>,
-        number: u64,
-    ) -> Self {
-        let rest = stated.unwrap_or(config.spring_back).max(config.dwell);
-        let barred = stated.map(|wait| after(now, wait)).max(before);
-        let due = after(now, rest);
-        Self { due: barred.map_or(due, |barred| due.max(barred)), barred, number }
-    }
-}
-
-// === impl Blow ===
-
-impl Blow {
-    /// What a failure before the first output says.
-    pub(super) fn of(failure: &Failure) -> Self {
-        match failure.code() {
-            Code::QuotaExhausted | Code::CircuitOpen => Self::AtOnce(failure.retry_after()),
-            _ if failure.is_local() => Self::None,
-            code => match (Self::of_code(code), failure.retry_after()) {
-                (Self::Counted, Some(wait)) if !wait.is_zero() => Self::AtOnce(Some(wait)),
-                (blow, _) => blow,
-            },
-        }
-    }
-
-    /// What the end of a stream says.
-    pub(super) const fn of_code(code: Code) -> Self {
-        match code {
-            Code::QuotaExhausted => Self::AtOnce(None),
-            Code::NotFound
-            | Code::ContextLength
-            | Code::ContentFilter
-            | Code::InvalidRequest
-            | Code::PayloadTooLarge
-            | Code::Deadline
-            | Code::Cancelled
-            | Code::AllFailed
-            | Code::CircuitOpen
-            | Code::BulkheadFull
-            | Code::BudgetExhausted
-            | Code::LimiterFull
-            | Code::CostAboveCapacity => Self::None,
-            _ => Self::Counted,
-        }
+        let due = |other: &usize| self.candidates[*other].rest.map(|rest| rest.due).filter(|due| *due > now);
+        others.clone().find(|other| due(other).is_none()).or_else(|| others.min_by_key(due))
     }
 }
 

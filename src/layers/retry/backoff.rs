@@ -41,8 +41,13 @@ impl Backoff {
     /// The wait before retry number `retry` (from 0), before jitter: `base × 2^retry`, at most the cap.
     #[must_use]
     pub fn plain(&self, retry: u32) -> Duration {
-        let factor = 1_u32.checked_shl(retry).unwrap_or(u32::MAX);
-        self.base.saturating_mul(factor).min(self.cap)
+        const SECOND: u128 = 1_000_000_000;
+        let (base, cap) = (self.base.as_nanos(), self.cap.as_nanos());
+        let grown = base.checked_shl(retry).filter(|_| retry <= base.leading_zeros()).unwrap_or(cap);
+        match (u64::try_from(grown / SECOND), u32::try_from(grown % SECOND)) {
+            (Ok(seconds), Ok(nanos)) if grown < cap => Duration::new(seconds, nanos),
+            _ => self.cap,
+        }
     }
 
     /// The wait before retry number `retry` (from 0). `before` is the wait before the last one.

@@ -28,11 +28,13 @@ pub struct BudgetConfig {
 ///
 /// Calls are deposited without a clock, since every call pays for it: they are counted, and spread evenly over the
 /// time since the account was last looked at, which is when a retry asks. A burst of calls a moment ago therefore
-/// counts a little less than it should, and one of long ago not at all.
+/// counts a little less than it should, and one of a while ago a little more.
+///
+/// It remembers as many moments as it allows retries, and a bounded number of spans of calls.
 #[derive(Debug)]
 pub struct Budget {
     config: BudgetConfig,
-    looked: Option<Instant>,
+    looked: Instant,
     /// Calls of the window, as (from, to, how many).
     calls: VecDeque<(Instant, Instant, f64)>,
     retries: VecDeque<Instant>,
@@ -57,10 +59,10 @@ impl Default for BudgetConfig {
 // === impl Budget ===
 
 impl Budget {
-    /// An account nobody drew on. It remembers at most as many moments as it allows retries.
+    /// An account opened now, on which nobody drew.
     #[must_use]
-    pub const fn new(config: BudgetConfig) -> Self {
-        Self { config, looked: None, calls: VecDeque::new(), retries: VecDeque::new() }
+    pub const fn new(config: BudgetConfig, now: Instant) -> Self {
+        Self { config, looked: now, calls: VecDeque::new(), retries: VecDeque::new() }
     }
 
     /// Draws one retry, after `calls` more calls were made since the last time this was asked.
@@ -88,16 +90,16 @@ impl Budget {
     }
 
     fn deposit(&mut self, calls: u64, now: Instant) {
-        let from = self.looked.replace(now).unwrap_or(now);
+        let from = std::mem::replace(&mut self.looked, now);
         if calls == 0 {
             return;
         }
         #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
         let calls = calls as f64;
         match self.calls.back_mut() {
-            Some((begun, to, count)) if now.duration_since(*begun) < self.config.window / SPANS => {
+            Some((begun, to, sum)) if now.duration_since(*begun) < self.config.window / SPANS => {
                 *to = now;
-                *count += calls;
+                *sum += calls;
             }
             _ => self.calls.push_back((from, now, calls)),
         }

@@ -95,6 +95,7 @@ impl RetryConfig {
         ConfigError::unless_positive("base", self.base)?;
         ConfigError::unless_positive("cap", self.cap)?;
         ConfigError::unless_positive("max_retry_after", self.max_retry_after)?;
+        ConfigError::unless_positive("min_attempt", self.min_attempt)?;
         if let Jitter::Proportional(ratio) = self.jitter {
             ConfigError::unless_ratio("jitter.proportional", ratio)?;
         }

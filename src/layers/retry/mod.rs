@@ -4,8 +4,9 @@
 //! A failed attempt is judged by [`Code::judgement`] and by the provider's own word (`x-should-retry`). The checks,
 //! in order: is it before the first output? retryable? attempts left? is a stated wait within `max_retry_after`,
 //! and does the deadline leave the wait and `min_attempt`? does the budget pay? If any says no, the failure goes up
-//! at once, marked [exhausted](crate::failure::Failure::is_exhausted) so that a retry further out lets it pass, and carrying the
-//! attempts before it and the stated wait.
+//! at once, carrying the attempts before it and the stated wait. Unless no retry anywhere could help it, it is marked
+//! [exhausted](crate::failure::Failure::is_exhausted), so that a retry further out lets it pass: attempts add up and
+//! never multiply, and what one retry must not try, no other tries.
 //!
 //! The wait is `base` doubled each time up to `cap`, with jitter. A wait the provider stated replaces it and is a
 //! floor: `floor + uniform(0, max(d, floor / 10))`, never below. [`Jitter`] has the formulas.
@@ -13,13 +14,14 @@
 //! A `TIMEOUT_FIRST_OUTPUT` is retried once per call at most: a prefill that was too long once will be too long again.
 //!
 //! The budget is shared by all calls through the layer and its clones: retries may be 20 % of the calls of the last
-//! 10 s plus 10. It is drawn last, counted while waiting, and given back if the wait is dropped.
+//! 10 s plus 10. It is drawn last, counted while waiting, and given back if the retry is not made.
 //!
 //! # States
 //! ```text
 //! Calling --(response)--> Committing --(first output)--> done: the response goes up
 //! Calling, Committing --(failure, judged retryable)--> Waiting --(delay over)--> Readying --(ready)--> Calling
 //! Calling, Committing --(any other failure)--> done: the failure goes up
+//! Readying --(broken, or not ready while the deadline leaves `min_attempt`)--> done: the failure goes up
 //! ```
 //!
 //! # Defaults
@@ -40,8 +42,8 @@
 //! holds the preamble back. After it nothing is replayed; the stream goes to the caller as it is.
 //!
 //! # Cancellation
-//! Dropping the future during an attempt drops the attempt; during a wait nothing more is sent and the budget has its
-//! token back.
+//! Dropping the future during an attempt drops the attempt; before the next one is made nothing more is sent and the
+//! budget has its token back.
 //!
 //! # Order
 //! Right: outside breaker and limiter, so that every attempt asks them and is counted by them.
@@ -71,6 +73,7 @@
 //!
 //! [`Code::judgement`]: crate::failure::Code::judgement
 
+mod again;
 mod backoff;
 mod budget;
 mod config;
@@ -78,6 +81,7 @@ mod future;
 mod layer;
 mod plan;
 mod shorten;
+mod shortening;
 #[cfg(test)]
 mod tests;
 
@@ -86,4 +90,5 @@ pub use budget::{Budget, BudgetConfig, Spent};
 pub use config::RetryConfig;
 pub use future::ResponseFuture;
 pub use layer::{Retry, RetryLayer};
-pub use shorten::{Shorten, ShortenFuture, ShortenLayer, Shortening};
+pub use shorten::{Shorten, ShortenLayer, Shortening};
+pub use shortening::ShortenFuture;

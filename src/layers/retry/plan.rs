@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::chat::Call;
 use crate::event::{Facts, RetryRefusal};
 use crate::failure::{Clock, Code, Failure};
-use crate::time::Instant;
+use crate::time::{Instant, now};
 
 use super::budget::Budget;
 use super::config::RetryConfig;
@@ -38,8 +38,8 @@ pub(super) struct Tries {
 /// What is to be done about a failure.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// Try again after this wait.
-    Again { delay: Duration, until: Instant, token: Token },
+    /// Try again after this wait, but not after the last instant.
+    Again { delay: Duration, until: Instant, last: Option<Instant>, token: Token },
     /// Not a failure that another try can help.
     Final,
     /// One that might, but not now.
@@ -55,7 +55,7 @@ pub(super) struct Token(Option<(Arc<Plan>, Instant)>);
 impl Plan {
     pub(super) fn new(config: RetryConfig, facts: Facts) -> Self {
         let rng = config.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
-        let budget = config.budget.map(Budget::new);
+        let budget = config.budget.map(|budget| Budget::new(budget, now()));
         Self { config, facts, calls: AtomicU64::new(0), shared: Mutex::new(Shared { budget, rng }) }
     }
 
@@ -87,19 +87,17 @@ impl Plan {
             return Verdict::Refused(RetryRefusal::Wait);
         }
         let delay = self.delay(failure, tries);
-        let (Some(until), Some(needed)) =
-            (now.checked_add(delay), now.checked_add(delay.saturating_add(config.min_attempt)))
-        else {
-            return Verdict::Refused(RetryRefusal::Wait);
-        };
-        if call.first_output_by().is_some_and(|by| needed > by) {
+        let Some(until) = now.checked_add(delay) else { return Verdict::Refused(RetryRefusal::Wait) };
+        // A deadline closer than the least attempt leaves no instant at all.
+        let last = call.first_output_by().map(|by| by.checked_sub(config.min_attempt));
+        if last.is_some_and(|last| last.is_none_or(|last| until > last)) {
             return Verdict::Refused(RetryRefusal::Deadline);
         }
         let Some(token) = self.draw(now) else { return Verdict::Refused(RetryRefusal::Budget) };
         tries.retries += 1;
         tries.late |= late;
         tries.before = delay;
-        Verdict::Again { delay, until, token }
+        Verdict::Again { delay, until, last: last.flatten(), token }
     }
 
     fn delay(&self, failure: &Failure, tries: &Tries) -> Duration {
