@@ -111,10 +111,10 @@ fn inline(url: &str) -> Option<Media> {
 pub(super) fn write(part: &Part, assistant: bool) -> Option<Value> {
     let kept = part.extra.fields(RESPONSES);
     let typed = kept.is_some_and(|fields| fields.contains_key("type"));
-    // What the model cannot have said goes back to it only if it was read so.
+    // A turn of the model whose spelling is ours: it has no media.
     let foreign = assistant && !typed;
     let mut fields = match &part.content {
-        Content::Text(text) if assistant => spoken(text, typed),
+        Content::Text(text) if assistant => object("output_text", "text", text),
         Content::Text(text) => object("input_text", "text", text),
         Content::Refusal(text) if !assistant && !typed => object("input_text", "text", text),
         Content::Refusal(text) => object("refusal", "refusal", text),
@@ -129,6 +129,10 @@ pub(super) fn write(part: &Part, assistant: bool) -> Option<Value> {
         fields.insert("type".to_owned(), kind.clone());
     }
     write_rest(&part.extra, true, &mut fields);
+    // The list of a text's annotations must be there, unless the text was read without.
+    if foreign && matches!(part.content, Content::Text(_)) {
+        fields.entry("annotations").or_insert_with(|| Value::Array(Vec::new()));
+    }
     Some(Value::Object(fields))
 }
 
@@ -154,15 +158,6 @@ pub(super) fn write_rest(extra: &Extra, ids: bool, into: &mut Fields) {
 
 pub(super) fn object(kind: &str, name: &str, text: &str) -> Fields {
     Fields::from_iter([("type".to_owned(), Value::from(kind)), (name.to_owned(), Value::from(text))])
-}
-
-/// A text of the model. The list of its annotations must be there, unless the text was read without.
-fn spoken(text: &str, typed: bool) -> Fields {
-    let mut fields = object("output_text", "text", text);
-    if !typed {
-        fields.insert("annotations".to_owned(), Value::Array(Vec::new()));
-    }
-    fields
 }
 
 fn image_out(media: &Media) -> Fields {
