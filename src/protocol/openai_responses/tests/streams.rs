@@ -3,9 +3,10 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{completion, decoder, play, told};
+use super::{completion, decoder, play, told, wall};
 use crate::chat::{Content, Event, Sign, Stop, Usage};
 use crate::failure::Code;
+use crate::protocol::openai_responses::decode;
 
 /// An event of this type with these fields.
 fn event(kind: &str, mut fields: Value) -> Value {
@@ -164,6 +165,16 @@ fn a_full_stream_is_told_and_folded() {
     assert_eq!((done.stop, &*done.id, &*done.model), (Stop::ToolCalls, "r", "m"));
     let usage = Usage { input: 9, output: 4, reasoning: 3, ..Usage::default() };
     assert_eq!(done.usage, Some(usage));
+}
+
+/// Scenario: the same turn streamed and whole.
+/// Expected: MUST be the same completion.
+#[test]
+fn a_stream_folds_to_the_whole_reply() {
+    let frames = full();
+    let response = &frames.last().expect("the last")["response"];
+    let whole = decode(response.to_string().as_bytes(), wall()).expect("a reply");
+    assert_eq!(completion(&frames), whole);
 }
 
 /// Scenario: the same turn from servers that leave out numbers and ids, repeat events, give each event another id,
