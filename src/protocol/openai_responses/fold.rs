@@ -57,11 +57,11 @@ impl Fold {
     pub(super) fn delta(
         &mut self,
         voice: Voice,
-        frame: Frame<'_>,
+        frame: &mut Frame<'_>,
         out: &mut VecDeque<Event>,
     ) -> Result<(), Failure> {
-        if let Some(place) = self.place(voice, &frame)? {
-            self.tell(place, voice, frame.delta.0, out);
+        if let Some(place) = self.place(voice, frame)? {
+            self.tell(place, voice, std::mem::take(&mut frame.delta.0), out);
         }
         Ok(())
     }

@@ -76,10 +76,10 @@ impl Decoder {
         if data.starts_with(b"{")
             && event != Some("error")
             && let Ok(text) = std::str::from_utf8(data)
-            && let Ok(frame) = serde_json::from_str::<Frame<'_>>(text)
+            && let Ok(mut frame) = serde_json::from_str::<Frame<'_>>(text)
             && frame.error.is_none()
         {
-            return self.apply(event, frame, data, out);
+            return self.apply(event, &mut frame, data, out);
         }
         self.read_slowly(event, data, out)
     }
@@ -109,7 +109,7 @@ impl Decoder {
             return Err(errors::in_band(&value, self.wall.unix()));
         }
         if let Value::Object(fields) = value {
-            return self.apply(event, Frame::lenient(fields), data, out);
+            return self.apply(event, &mut Frame::lenient(fields), data, out);
         }
         out.push_back(Event::KeepAlive);
         Ok(())
@@ -118,7 +118,7 @@ impl Decoder {
     fn apply(
         &mut self,
         event: Option<&str>,
-        mut frame: Frame<'_>,
+        frame: &mut Frame<'_>,
         data: &[u8],
         out: &mut VecDeque<Event>,
     ) -> Result<(), Failure> {
@@ -133,12 +133,12 @@ impl Decoder {
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 fold.delta(Voice::Arguments, frame, out)
             }
-            "response.output_text.done" => fold.catch_up(Voice::Text, &frame, out),
-            "response.refusal.done" => fold.catch_up(Voice::Refusal, &frame, out),
-            "response.reasoning_text.done" => fold.catch_up(Voice::Thought, &frame, out),
-            "response.reasoning_summary_text.done" => fold.catch_up(Voice::Summary, &frame, out),
+            "response.output_text.done" => fold.catch_up(Voice::Text, frame, out),
+            "response.refusal.done" => fold.catch_up(Voice::Refusal, frame, out),
+            "response.reasoning_text.done" => fold.catch_up(Voice::Thought, frame, out),
+            "response.reasoning_summary_text.done" => fold.catch_up(Voice::Summary, frame, out),
             "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
-                fold.catch_up(Voice::Arguments, &frame, out)
+                fold.catch_up(Voice::Arguments, frame, out)
             }
             _ => self.apply_rare(kind, frame, data, out),
         }
@@ -148,7 +148,7 @@ impl Decoder {
     fn apply_rare(
         &mut self,
         kind: &str,
-        mut frame: Frame<'_>,
+        frame: &mut Frame<'_>,
         data: &[u8],
         out: &mut VecDeque<Event>,
     ) -> Result<(), Failure> {
@@ -169,7 +169,7 @@ impl Decoder {
             ("error" | "response.failed" | "response.error", _) => Err(self.reported(data)),
             ("response.cancelled", _) => Err(unreasoned("cancelled")),
             ("response.content_part.added" | "response.reasoning_summary_part.added", _) => {
-                self.fold.next_part(&frame);
+                self.fold.next_part(frame);
                 Ok(())
             }
             (
