@@ -1,112 +1,125 @@
-//! What both whole and streamed replies hold: output items, usage, the way a response ended.
+//! The shape of an event, read in one pass and borrowed from its bytes.
+//!
+//! Strict: what does not fit is read again, through [`Frame::lenient`].
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, Visitor};
 use serde_json::{Map, Value};
 
-use crate::chat::{Content, Extra, Part, Protocol, Reasoning, Stop, ToolCall, Usage};
-use crate::failure::Failure;
-use crate::protocol::errors;
-use crate::protocol::json::string;
-use crate::time::Wall;
+/// One event. What only rare ones have is boxed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Frame<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow)]
+    pub(super) item_id: Text<'a>,
+    pub(super) output_index: Option<u32>,
+    pub(super) content_index: Option<u32>,
+    pub(super) summary_index: Option<u32>,
+    #[serde(borrow)]
+    pub(super) delta: Text<'a>,
+    /// What a `.done` event holds whole.
+    #[serde(borrow, alias = "refusal", alias = "arguments", alias = "input")]
+    pub(super) text: Text<'a>,
+    pub(super) item: Option<Box<Value>>,
+    pub(super) response: Option<Box<Value>>,
+    pub(super) error: Option<IgnoredAny>,
+}
 
-pub(super) const PROTOCOL: Protocol = Protocol::OpenaiResponses;
+/// A string, borrowed unless it holds escapes; empty for null, and a number is its digits.
+#[derive(Debug, Default)]
+pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
-/// The parts of an output item: a message has one for each of its own parts, any other item is one.
-pub(super) fn parts(item: &Value) -> Vec<Part> {
-    match string(item, "type") {
-        "message" => {
-            let content = item.get("content").and_then(Value::as_array).into_iter().flatten();
-            content.map(message_part).collect()
+// === impl Frame ===
+
+impl Frame<'static> {
+    /// Reads what does not fit. What is of no use counts as absent.
+    pub(super) fn lenient(mut fields: Map<String, Value>) -> Self {
+        let index = |name: &str| match fields.get(name)? {
+            Value::String(digits) => digits.parse().ok(),
+            number => u32::try_from(whole(number)?).ok(),
+        };
+        let (output_index, content_index) = (index("output_index"), index("content_index"));
+        let summary_index = index("summary_index");
+        let whole = ["text", "refusal", "arguments", "input"].into_iter().find(|name| {
+            fields.get(*name).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
+        });
+        let mut take = |name: &str| Text(fields.remove(name).map(said).unwrap_or_default().into());
+        Self {
+            kind: take("type"),
+            item_id: take("item_id"),
+            output_index,
+            content_index,
+            summary_index,
+            delta: take("delta"),
+            text: whole.map(&mut take).unwrap_or_default(),
+            item: fields.remove("item").map(Box::new),
+            response: fields.remove("response").map(Box::new),
+            error: None,
         }
-        "function_call" | "custom_tool_call" => vec![call(item)],
-        "reasoning" => vec![reasoning(item)],
-        _ => vec![Content::Other(PROTOCOL, item.clone()).into()],
     }
 }
 
-fn message_part(part: &Value) -> Part {
-    match string(part, "type") {
-        "output_text" | "text" => Part::text(string(part, "text")),
-        "refusal" => Content::Refusal(string(part, "refusal").to_owned()).into(),
-        _ => Content::Other(PROTOCOL, part.clone()).into(),
+// === impl Text ===
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Said;
+
+        impl<'de> Visitor<'de> for Said {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
+                Ok(Text::default())
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(number.to_string())))
+            }
+        }
+
+        deserializer.deserialize_any(Said)
     }
 }
 
-/// A call; its own id and status are kept beside it.
-pub(super) fn call(item: &Value) -> Part {
-    let arguments =
-        [string(item, "arguments"), string(item, "input")].into_iter().find(|text| !text.is_empty());
-    let call = ToolCall::new(string(item, "call_id"), string(item, "name"), arguments.unwrap_or("{}"));
-    let mut part = Part::from(Content::ToolCall(call));
-    let custom = string(item, "type") == "custom_tool_call";
-    part.extra = rest(
-        item,
-        if custom { &["call_id", "name", "input"] } else { &["type", "call_id", "name", "arguments"] },
-    );
-    part
-}
-
-/// Reasoning: its text if it is told, else the summary; what only the provider can read is kept.
-pub(super) fn reasoning(item: &Value) -> Part {
-    let texts = |name: &str| -> Option<String> {
-        let items = item.get(name)?.as_array()?;
-        let texts: Vec<&str> = items.iter().filter_map(|part| part.get("text")?.as_str()).collect();
-        (!texts.is_empty()).then(|| texts.join("\n\n"))
-    };
-    let (text, summary) = match texts("content") {
-        Some(text) => (text, false),
-        None => (texts("summary").unwrap_or_default(), true),
-    };
-    let some = |name: &str| Some(string(item, name).to_owned()).filter(|text| !text.is_empty());
-    let reasoning = Reasoning {
-        text,
-        summary,
-        id: some("id"),
-        encrypted: some("encrypted_content"),
-        ..Reasoning::default()
-    };
-    let mut part = Part::from(Content::Reasoning(reasoning));
-    part.extra = rest(item, &["type", "id", "encrypted_content"]);
-    part
-}
-
-pub(super) fn rest(item: &Value, known: &[&str]) -> Extra {
-    let Value::Object(fields) = item else { return Extra::NONE };
-    let rest: Map<String, Value> = fields
-        .iter()
-        .filter(|(name, _)| !known.contains(&name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    Extra::rest(PROTOCOL, rest)
-}
-
-/// The figures of a response.
-pub(super) fn usage(response: &Value) -> Option<Usage> {
-    let usage = response.get("usage")?;
-    let figure = |path: &str| usage.pointer(path).and_then(Value::as_u64);
-    if figure("/input_tokens").is_none() && figure("/output_tokens").is_none() {
-        return None;
+/// What a value says as a text: a string itself, the `text` of an object, the digits of a number.
+fn said(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        Value::Number(number) => number.to_string(),
+        Value::Object(mut fields) => match fields.remove("text") {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        },
+        Value::Null | Value::Bool(_) | Value::Array(_) => String::new(),
     }
-    Some(Usage {
-        input: figure("/input_tokens").unwrap_or(0),
-        cached_read: figure("/input_tokens_details/cached_tokens").unwrap_or(0),
-        cached_write: figure("/input_tokens_details/cache_write_tokens").unwrap_or(0),
-        output: figure("/output_tokens").unwrap_or(0),
-        reasoning: figure("/output_tokens_details/reasoning_tokens").unwrap_or(0),
-    })
 }
 
-/// How a response ended.
-pub(super) fn stop(response: &Value, calls: bool, wall: Wall) -> Result<Stop, Failure> {
-    let status = string(response, "status");
-    let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str).unwrap_or_default();
-    match (status, reason) {
-        ("failed" | "cancelled", _) => Err(errors::in_band(response, wall.unix())),
-        (_, _) if errors::has_error(response) => Err(errors::in_band(response, wall.unix())),
-        (_, "max_output_tokens" | "max_tokens") => Ok(Stop::Length),
-        (_, "content_filter") => Ok(Stop::ContentFilter),
-        ("incomplete", "") => Ok(Stop::Unknown),
-        ("incomplete", other) => Ok(Stop::Other(other.into())),
-        _ if calls => Ok(Stop::ToolCalls),
-        _ => Ok(Stop::End),
+/// A whole number, however it is written.
+pub(super) fn whole(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number.as_u64().or_else(|| {
+            let number = number.as_f64().filter(|number| number.fract() == 0.0)?;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in bounds")]
+            (0.0..=9.0e15).contains(&number).then_some(number as u64)
+        }),
+        Value::String(digits) => digits.parse().ok(),
+        _ => None,
     }
 }
