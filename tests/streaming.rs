@@ -205,6 +205,25 @@ fn what_is_held_survives_being_followed_split_and_wrapped() {
     assert_eq!(events, ["started", "started", "text", "completed"]);
 }
 
+/// Scenario: an empty answer, or a failure, is read ahead to its end, and the reply is then wrapped once and twice.
+/// Expected: MUST come to its end as it would have unwrapped, and nothing MUST come after it.
+#[test]
+fn a_reply_that_was_read_to_its_end_is_wrapped_and_ends_once() {
+    for (end, expected) in
+        [(Step::Complete, &["started", "completed"][..]), (Step::Output, &["started", "text", "other"])]
+    {
+        for wraps in 0..3 {
+            let script = VecDeque::from([Step::Preamble, end.clone()]);
+            let mut reply = Reply::new(Head::default(), Steps(script)).boxed();
+            assert!(reply.poll_commit(&mut Context::from_waker(Waker::noop())).is_ready());
+            for _ in 0..wraps {
+                reply = reply.boxed();
+            }
+            assert_eq!(tokio_test::block_on(reply.collect_events()), expected, "wrapped {wraps} times");
+        }
+    }
+}
+
 /// The names of what comes.
 trait CollectEvents {
     fn collect_events(self) -> impl Future<Output = Vec<&'static str>>;

@@ -171,6 +171,40 @@ async fn the_clocks_of_the_request_come_first() {
     assert_eq!(run(any, Script::body(beats), thinking()).await, (None, 500_000));
 }
 
+/// Scenario: a request asks for reasoning where clocks are off, and where they are longer than those for reasoning.
+/// Expected: what is off MUST stay off, and what is longer MUST stay longer.
+#[tokio::test(start_paused = true)]
+async fn reasoning_lengthens_clocks_and_switches_none_on() {
+    use watertight::chat::Effort;
+    let thinking = || request().reasoning(Effort::Adaptive);
+    let late = Script::body([Act::Wait(10 * 60 * 60 * 1000), Act::Text("x"), Act::Done]);
+    assert_eq!(run(Clocks::off(), late, thinking()).await.0, None);
+    let long = Clocks { first_output: Some(seconds(900)), silence: None, ..Clocks::default() };
+    let first = Some(Code::Timeout(Clock::FirstOutput));
+    assert_eq!(run(long, Script::head([Act::Hang]), thinking()).await, (first, 900_000));
+}
+
+/// Scenario: streams come briskly where each request brings the same clocks of its own; then one at a tenth.
+/// Expected: the usual rate MUST be learned over them, and the slow one be cut.
+#[tokio::test(start_paused = true)]
+async fn the_usual_rate_is_learned_over_requests_with_clocks_of_their_own() {
+    let own = Clocks {
+        crawl: Some(Crawl { window: seconds(1), cut: true, ..Crawl::default() }),
+        ..Clocks::default()
+    };
+    let stream = |text, times: u32| {
+        let pieces = (0..times).flat_map(|_| [Act::Wait(100), Act::Text(text)]);
+        Script::body(pieces.chain([Act::Done]))
+    };
+    let brisk = stream("a piece of forty bytes, or nearly so many", 60);
+    let scripts = std::iter::repeat_n(brisk, 8).chain([stream("x", 60)]);
+    let mut service = layer(Clocks::default()).layer(Stage::new("", &Log::default(), scripts));
+    for _ in 0..8 {
+        ask(&mut service, request().attach(own)).await.1.unwrap();
+    }
+    assert!(ask(&mut service, request().attach(own)).await.1.is_err());
+}
+
 /// Scenario: a request brings clocks that cannot work; one of them would measure a rate over no time.
 /// Expected: MUST be refused by the field's name before anything is sent, and never retried.
 #[tokio::test(start_paused = true)]

@@ -105,6 +105,24 @@ impl Clocks {
         }
     }
 
+    /// The same clocks for a request that asks for reasoning: each at least as long as in [`Clocks::reasoning`]. One
+    /// that is off stays off.
+    #[must_use]
+    pub fn for_reasoning(self) -> Self {
+        let preset = Self::reasoning();
+        let at_least = |own: Option<Duration>, preset: Option<Duration>| {
+            own.map(|own| preset.map_or(own, |preset| own.max(preset)))
+        };
+        Self {
+            first_output: at_least(self.first_output, preset.first_output),
+            idle: at_least(self.idle, preset.idle),
+            silence: at_least(self.silence, preset.silence),
+            total: at_least(self.total, preset.total),
+            total_stream: at_least(self.total_stream, preset.total_stream),
+            ..self
+        }
+    }
+
     /// No clock at all; the call's deadline still holds.
     #[must_use]
     pub const fn off() -> Self {

@@ -33,13 +33,12 @@ pub struct DualClockTimeout<S> {
 // === impl DualClockTimeoutLayer ===
 
 impl DualClockTimeoutLayer {
-    /// These clocks, and [`Clocks::reasoning`] for requests that ask for reasoning.
+    /// These clocks, made as long as [`Clocks::reasoning`] for requests that ask for reasoning.
     ///
     /// # Errors
     /// If a clock is zero.
     pub fn new(clocks: Clocks) -> Result<Self, ConfigError> {
-        let reasoning = Clocks { keep_alive: clocks.keep_alive, ..Clocks::reasoning() };
-        Self::with_reasoning(clocks, reasoning)
+        Self::with_reasoning(clocks, clocks.for_reasoning())
     }
 
     /// These clocks, and others for requests that ask for reasoning.
@@ -67,7 +66,7 @@ impl DualClockTimeoutLayer {
     fn plan<R: Ask>(&self, request: &R) -> Result<Arc<Plan>, Failure> {
         match request.extensions().and_then(|extensions| extensions.get::<Clocks>()) {
             Some(own) => match own.validate() {
-                Ok(()) => Ok(Arc::new(Plan::new(*own, self.plain.facts.clone()))),
+                Ok(()) => Ok(Arc::new(self.plain.with(*own))),
                 Err(error) => {
                     Err(Failure::local(Code::InvalidRequest, format!("clocks of the request: {error}")))
                 }

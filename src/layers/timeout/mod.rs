@@ -24,7 +24,8 @@
 //! | `total_stream` | 30 min | the longest answers of the largest models, twice over |
 //! | `keep_alive` | `ignore` | a stalled generation is held open by comments, too |
 //!
-//! Presets: [`Clocks::interactive`], [`Clocks::reasoning`] (taken by itself when the request asks for reasoning).
+//! Presets: [`Clocks::interactive`], [`Clocks::reasoning`] (when the request asks for reasoning, each clock is at least so long
+//! by itself).
 //! A [`Clocks`] attached to a request ([`Request::attach`]) comes before the layer's; one that cannot work is refused
 //! as `INVALID_REQUEST`, and nothing is sent.
 //!

@@ -1,6 +1,6 @@
 //! What the layer decided for calls of one kind.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::event::Facts;
 
@@ -12,14 +12,20 @@ use super::crawling::Learned;
 pub(super) struct Plan {
     pub(super) clocks: Clocks,
     pub(super) facts: Facts,
-    learned: Mutex<Learned>,
+    /// Shared with the plans of requests that bring clocks of their own.
+    learned: Arc<Mutex<Learned>>,
 }
 
 // === impl Plan ===
 
 impl Plan {
-    pub(super) const fn new(clocks: Clocks, facts: Facts) -> Self {
-        Self { clocks, facts, learned: Mutex::new(Learned::NOTHING) }
+    pub(super) fn new(clocks: Clocks, facts: Facts) -> Self {
+        Self { clocks, facts, learned: Arc::new(Mutex::new(Learned::NOTHING)) }
+    }
+
+    /// The same for a request's own clocks: what is learned is learned together.
+    pub(crate) fn with(&self, clocks: Clocks) -> Self {
+        Self { clocks, facts: self.facts.clone(), learned: Arc::clone(&self.learned) }
     }
 
     /// Whether a window's rate is no crawl; it is learned from then.
