@@ -12,7 +12,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use futures_util::Stream;
 use tower::{Layer, Service};
-use watertight::chat::{Event, Head, Observer, Outcome, Reply, Request, Watch};
+use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
 use watertight::failure::Failure;
 use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
 
@@ -65,7 +65,7 @@ impl Stream for Chunks {
 struct Nothing;
 
 impl Observer for Nothing {
-    fn settle(self, how: Outcome) {
+    fn settle(self, how: End<'_>) {
         black_box(how);
     }
 }

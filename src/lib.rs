@@ -7,6 +7,9 @@
 pub mod chat;
 pub mod event;
 pub mod failure;
+pub mod gate;
+pub mod key;
+pub mod keyed;
 pub mod layers;
 pub mod observe;
 #[cfg(feature = "protocols")]

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use support::{Act, Log, Script, Stage, fail, request};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
-use watertight::chat::{Event, Observer, Outcome, Reply, Request, Watch, Watchers};
+use watertight::chat::{End, Event, Observer, Outcome, Reply, Request, Watch, Watchers};
 use watertight::failure::{Code, Failure};
 use watertight::layers::reset::ResetConfig;
 use watertight::layers::retry::RetryConfig;
@@ -30,8 +30,8 @@ struct Told(Arc<Mutex<Vec<Outcome>>>);
 struct Tells(Told);
 
 impl Observer for Tells {
-    fn settle(self, how: Outcome) {
-        self.0.0.lock().unwrap().push(how);
+    fn settle(self, how: End<'_>) {
+        self.0.0.lock().unwrap().push(how.into());
     }
 }
 
@@ -230,8 +230,8 @@ fn observers_of_a_body_are_told_exactly_once() {
     })
     .unwrap();
     each_is_told_once(|response, told, polls| {
-        let verdict =
-            failure_of(&response).map_or(Outcome::Completed(None), |failure| Outcome::from(&failure));
+        let verdict = failure_of(&response);
+        let cut = fail(Code::Transport);
         let mut watches = told.each_ref().map(Told::watch);
         let mut body = response.into_body();
         for _ in 0..polls {
@@ -241,9 +241,11 @@ fn observers_of_a_body_are_told_exactly_once() {
                     Some(Ok(_)) if body.is_end_stream() => break,
                     Some(Ok(_)) => {}
                     Some(Err(_)) => {
-                        watches.iter_mut().for_each(|watch| watch.settle(Outcome::Failed(Code::Transport)));
+                        watches.iter_mut().for_each(|watch| watch.settle(End::Failed(&cut)));
                     }
-                    None => watches.iter_mut().for_each(|watch| watch.settle(verdict)),
+                    None => watches.iter_mut().for_each(|watch| {
+                        watch.settle(verdict.as_ref().map_or(End::Completed(None), End::from));
+                    }),
                 }
             }
         }
@@ -251,7 +253,7 @@ fn observers_of_a_body_are_told_exactly_once() {
     .unwrap_err();
     each_is_told_once(|response, told, polls| {
         if let Some(failure) = failure_of(&response) {
-            told.iter().for_each(|told| told.watch().settle(Outcome::from(&failure)));
+            told.iter().for_each(|told| told.watch().settle(End::from(&failure)));
             poll(response.into_body(), polls);
         } else {
             let [a, b, c] = told;

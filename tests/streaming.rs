@@ -24,7 +24,7 @@ use support::{Act, Log, Script, Stage, ask, fail, request};
 use tokio::time::{Instant, advance};
 use tower::{Layer, Service, ServiceExt};
 use watertight::chat::{
-    Completion, Event, Head, Message, Observer, Outcome, Reply, Role, Sign, Stop, Usage, Watch,
+    Completion, End, Event, Head, Message, Observer, Outcome, Reply, Role, Sign, Stop, Usage, Watch,
 };
 use watertight::failure::{Clock, Code, Failure};
 use watertight::layers::DualClockTimeoutLayer;
@@ -38,8 +38,8 @@ struct Told(Arc<Mutex<Vec<Outcome>>>);
 struct Counts(Told);
 
 impl Observer for Counts {
-    fn settle(self, how: Outcome) {
-        self.0.0.lock().unwrap().push(how);
+    fn settle(self, how: End<'_>) {
+        self.0.0.lock().unwrap().push(how.into());
     }
 }
 
@@ -188,7 +188,7 @@ fn what_is_held_survives_being_followed_split_and_wrapped() {
             self.0.lock().unwrap().push(sign);
         }
 
-        fn settle(self, _: Outcome) {}
+        fn settle(self, _: End<'_>) {}
     }
     let script = [Step::Preamble, Step::KeepAlive, Step::Preamble, Step::Output, Step::Complete];
     let mut reply = Reply::new(Head::default(), Steps(script.to_vec().into()));

@@ -18,7 +18,7 @@ use support::{Act, Log, Script, Stage, ask, fail, read, request};
 use tokio::time::{Instant, advance, sleep};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use watertight::chat::{
-    Ask, Call, Event, Head, Observer, Outcome, Reply, Request, Sign, ToolCallStart, Watch,
+    Ask, Call, End, Event, Head, Observer, Outcome, Reply, Request, Sign, ToolCallStart, Watch,
 };
 use watertight::event::{Fact, Facts};
 use watertight::failure::{Clock, Code, Failure};
@@ -375,8 +375,8 @@ async fn a_crawl_is_told_once_a_spell_and_cut_on_demand() {
 async fn each_side_of_a_clock_is_told_its_own_end() {
     struct Told(Arc<Mutex<Vec<Outcome>>>);
     impl Observer for Told {
-        fn settle(self, how: Outcome) {
-            self.0.lock().unwrap().push(how);
+        fn settle(self, how: End<'_>) {
+            self.0.lock().unwrap().push(how.into());
         }
     }
     let [inside, outside]: [Arc<Mutex<Vec<Outcome>>>; 2] = Default::default();

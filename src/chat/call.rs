@@ -38,6 +38,15 @@ pub struct Call {
     pub frames: bool,
 }
 
+/// The tokens a call will likely take. Attach one to a request to say so exactly; nothing is estimated then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Of input.
+    pub input: u64,
+    /// The most of output, where the call has a cap.
+    pub output: Option<u64>,
+}
+
 /// What a layer may ask of a request, and change about it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no request that a layer can ask",
@@ -63,6 +72,21 @@ pub trait Ask {
     /// Whether the model is asked to think first, so that the first output comes late.
     fn is_reasoning(&self) -> bool {
         false
+    }
+
+    /// The model asked, where there is one.
+    fn model(&self) -> Option<&str> {
+        None
+    }
+
+    /// The tool called, where it is a call of one.
+    fn tool(&self) -> Option<&str> {
+        None
+    }
+
+    /// The tokens it will likely take: what was attached, else none.
+    fn cost(&self) -> Cost {
+        self.extensions().and_then(Extensions::get).copied().unwrap_or_default()
     }
 
     /// Bytes of the conversation, to tell a smaller request from a larger one; `None` where nobody can say.

@@ -17,12 +17,13 @@ mod reply;
 mod request;
 #[cfg(test)]
 mod tests;
+mod tool_request;
 mod usage;
 mod watch;
 mod watching;
 
 pub use assemble::Assembler;
-pub use call::{Ask, Call, CallId};
+pub use call::{Ask, Call, CallId, Cost};
 pub use completion::{Completion, Stop};
 pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
@@ -35,6 +36,7 @@ pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
 pub use push::Callbacks;
 pub use reply::{BoxEvents, BoxReply, Reply};
 pub use request::{Parts, Request};
+pub use tool_request::ToolRequest;
 pub use usage::Usage;
-pub use watch::{Observer, Outcome, Watch, Watchers};
+pub use watch::{End, Observer, Outcome, Watch, Watchers};
 pub use watching::Watching;

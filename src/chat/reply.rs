@@ -12,14 +12,14 @@ use super::assemble::Assembler;
 use super::completion::Completion;
 use super::event::{Event, Sign};
 use super::held::{Core, Head, Held};
-use super::watch::{Observer, Outcome, Watch, Watchers};
+use super::watch::{End, Observer, Watch, Watchers};
 use super::watching::{Watching, truncated};
 
 /// A reply: a head, and a stream of events that ends with [`Event::Completed`] or a failure.
 ///
 /// Whoever watches it stands beside the stream, so that seven layers cost one poll and one [`Sign`] an event.
 /// It is settled exactly once: at the terminal event, at a failure, at a bare end (which is [`Code::Truncated`] and
-/// never a success), or when it is dropped (which is [`Outcome::Abandoned`]). After a failure or the terminal event
+/// never a success), or when it is dropped (which is [`End::Abandoned`]). After a failure or the terminal event
 /// it yields nothing more.
 ///
 /// The stream must be `Unpin`, since a reply is moved after it was polled: box a hand-written one (`Box::pin`).
@@ -77,14 +77,17 @@ impl<S, W> Reply<S, W> {
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
+        if !self.core.head.limits.is_empty() {
+            watch.meet(&self.core.head.limits);
+        }
         for event in self.core.first.iter().chain(&self.core.more) {
             match event.sign() {
-                Sign::End(usage) => watch.settle(Outcome::Completed(usage)),
+                Sign::End(usage) => watch.settle(End::Completed(usage)),
                 sign => watch.see(sign),
             }
         }
         if let Some(failure) = &self.core.failed {
-            watch.settle(Outcome::from(failure));
+            watch.settle(End::from(failure));
         }
         let Watching { events, watch: inner, done } = self.events;
         Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } }

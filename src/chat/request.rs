@@ -193,6 +193,10 @@ impl Ask for Request {
         effort.is_some_and(|effort| *effort != Effort::Off)
     }
 
+    fn model(&self) -> Option<&str> {
+        Some(&self.parts.model)
+    }
+
     fn size(&self) -> Option<usize> {
         Some(self.parts.messages.iter().map(Message::size).sum())
     }

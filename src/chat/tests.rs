@@ -325,8 +325,8 @@ async fn what_is_held_is_bounded() {
 fn a_failed_commit_stays_failed() {
     struct Told<'a>(&'a RefCell<Vec<Outcome>>);
     impl Observer for Told<'_> {
-        fn settle(self, how: Outcome) {
-            self.0.borrow_mut().push(how);
+        fn settle(self, how: End<'_>) {
+            self.0.borrow_mut().push(how.into());
         }
     }
     let told = RefCell::default();

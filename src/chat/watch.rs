@@ -3,6 +3,7 @@
 use crate::failure::{Code, Failure};
 
 use super::event::Sign;
+use super::limits::Limits;
 use super::usage::Usage;
 
 /// How a call ended.
@@ -19,18 +20,35 @@ pub enum Outcome {
     Abandoned,
 }
 
+/// The end of a call, as an observer is told it: with the failure itself, since that says when to come back.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum End<'a> {
+    /// With its terminal event, and what it used where that is known.
+    Completed(Option<Usage>),
+    /// With a failure. [`Code::Truncated`] is one: a bare end.
+    Failed(&'a Failure),
+    /// The caller went away. Neutral: neither failure nor success.
+    Abandoned,
+}
+
 /// Watches one response: a permit, a trial, an account.
 pub trait Observer: Sized + Unpin {
+    /// The response began, and told these limits in its head.
+    fn meet(&mut self, limits: &Limits) {
+        let _ = limits;
+    }
+
     /// Something arrived. On the path of every chunk: no clock, no lock.
     fn see(&mut self, sign: Sign) {
         let _ = sign;
     }
 
     /// The end, told exactly once.
-    fn settle(self, how: Outcome);
+    fn settle(self, how: End<'_>);
 }
 
-/// An observer on duty: told the end once, and [`Outcome::Abandoned`] if it is dropped before.
+/// An observer on duty: told the end once, and [`End::Abandoned`] if it is dropped before.
 #[derive(Debug)]
 pub struct Watch<O: Observer>(Option<O>);
 
@@ -40,7 +58,7 @@ pub trait Watchers {
     fn see(&mut self, sign: Sign);
 
     /// Settles each.
-    fn settle(&mut self, how: Outcome);
+    fn settle(&mut self, how: End<'_>);
 }
 
 // === impl Outcome ===
@@ -55,12 +73,41 @@ impl From<&Failure> for Outcome {
     }
 }
 
+impl From<End<'_>> for Outcome {
+    fn from(end: End<'_>) -> Self {
+        match end {
+            End::Completed(usage) => Self::Completed(usage),
+            End::Failed(failure) => Self::from(failure),
+            End::Abandoned => Self::Abandoned,
+        }
+    }
+}
+
+// === impl End ===
+
+impl<'a> From<&'a Failure> for End<'a> {
+    /// A cancel is no failure: the caller went away.
+    fn from(failure: &'a Failure) -> Self {
+        match failure.code() {
+            Code::Cancelled => Self::Abandoned,
+            _ => Self::Failed(failure),
+        }
+    }
+}
+
 // === impl Watch ===
 
 impl<O: Observer> Watch<O> {
     /// Puts an observer on duty.
     pub const fn new(observer: O) -> Self {
         Self(Some(observer))
+    }
+
+    /// Shows it the limits that the head of the response told.
+    pub fn meet(&mut self, limits: &Limits) {
+        if let Some(observer) = &mut self.0 {
+            observer.meet(limits);
+        }
     }
 
     /// Shows it a sign.
@@ -71,7 +118,7 @@ impl<O: Observer> Watch<O> {
     }
 
     /// Tells it the end; a second time is no time.
-    pub fn settle(&mut self, how: Outcome) {
+    pub fn settle(&mut self, how: End<'_>) {
         if let Some(observer) = self.0.take() {
             observer.settle(how);
         }
@@ -80,7 +127,7 @@ impl<O: Observer> Watch<O> {
 
 impl<O: Observer> Drop for Watch<O> {
     fn drop(&mut self) {
-        self.settle(Outcome::Abandoned);
+        self.settle(End::Abandoned);
     }
 }
 
@@ -89,7 +136,7 @@ impl<O: Observer> Drop for Watch<O> {
 impl Watchers for () {
     fn see(&mut self, _: Sign) {}
 
-    fn settle(&mut self, _: Outcome) {}
+    fn settle(&mut self, _: End<'_>) {}
 }
 
 impl<W: Watchers, O: Observer> Watchers for (W, Watch<O>) {
@@ -98,7 +145,7 @@ impl<W: Watchers, O: Observer> Watchers for (W, Watch<O>) {
         self.1.see(sign);
     }
 
-    fn settle(&mut self, how: Outcome) {
+    fn settle(&mut self, how: End<'_>) {
         self.0.settle(how);
         self.1.settle(how);
     }

@@ -9,7 +9,7 @@ use futures_core::Stream;
 use crate::failure::{Code, Failure};
 
 use super::event::{Event, Sign};
-use super::watch::{Outcome, Watchers};
+use super::watch::{End, Watchers};
 
 /// A stream of events with the observers beside it, as it goes into another stream. It is settled exactly once, and
 /// yields nothing after its end.
@@ -44,13 +44,13 @@ where
             Ok(event) => match event.sign() {
                 Sign::End(usage) => {
                     this.done = true;
-                    this.watch.settle(Outcome::Completed(usage));
+                    this.watch.settle(End::Completed(usage));
                 }
                 sign => this.watch.see(sign),
             },
             Err(failure) => {
                 this.done = true;
-                this.watch.settle(Outcome::from(failure));
+                this.watch.settle(End::from(failure));
             }
         }
         Poll::Ready(Some(item))

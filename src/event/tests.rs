@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::chat::{CallId, Outcome, ResetReason};
+use crate::chat::{CallId, Dimension, Outcome, ResetReason};
 use crate::failure::{Clock, Code, Failure};
 
 use super::*;
@@ -36,6 +36,15 @@ fn each(failure: &Failure) -> Vec<Fact<'_>> {
         Fact::Trial { call, candidate: a },
         Fact::SprungBack { call, candidate: a },
         Fact::Reset { call, reason: ResetReason::Transport, failure, delay: wait },
+        Fact::Admitted { call, gate: "bulkhead", key: a, waited: wait },
+        Fact::Released { call, gate: "bulkhead", key: a, outcome: Outcome::Abandoned },
+        Fact::Refused { call, gate: "bulkhead", key: a, failure },
+        Fact::Transition { key: a, from: Circuit::Closed, to: Circuit::Open, cause: "x", rest: Some(wait) },
+        Fact::Probe { call, key: a },
+        Fact::Calibrated { key: a, dimension: Dimension::Tokens, limit: 9, remaining: 1 },
+        Fact::BudgetWarning { key: a, used: 8, limit: 9 },
+        Fact::Rung { call, rung: "cached_answer", failure: Some(failure) },
+        Fact::Degraded { call, rung: "cached_answer", quality: 0.7, failure },
         Fact::Settled {
             call,
             provider: a,
@@ -52,7 +61,8 @@ fn each(failure: &Failure) -> Vec<Fact<'_>> {
 #[test]
 fn the_names_of_facts_are_stable() {
     const NAMES: &str = "attempt adapted retry_planned retry_started retry_refused timed_out crawling skipped \
-        failed_over moved trial sprung_back reset settled";
+        failed_over moved trial sprung_back reset admitted released refused transition probe calibrated \
+        budget_warning rung degraded settled";
     let failure = Failure::new(Code::Server, "");
     let names: Vec<_> = each(&failure).iter().map(Fact::name).collect();
     assert_eq!(names.join(" "), NAMES);
@@ -110,10 +120,19 @@ fn the_default_sink_writes_a_line_for_each_fact() {
         assert!(line.contains(&format!("watertight: {}", fact.name())), "{line}");
         assert!(!line.contains("sk-secret"), "{line}");
         let level = match fact {
-            Fact::Attempt { .. } | Fact::RetryStarted { .. } | Fact::Settled { .. } => "DEBUG",
-            Fact::Adapted { .. } | Fact::Skipped { .. } | Fact::Trial { .. } | Fact::SprungBack { .. } => {
-                "INFO"
-            }
+            Fact::Attempt { .. }
+            | Fact::RetryStarted { .. }
+            | Fact::Admitted { .. }
+            | Fact::Released { .. }
+            | Fact::Settled { .. } => "DEBUG",
+            Fact::Adapted { .. }
+            | Fact::Skipped { .. }
+            | Fact::Trial { .. }
+            | Fact::SprungBack { .. }
+            | Fact::Refused { .. }
+            | Fact::Probe { .. }
+            | Fact::Calibrated { .. }
+            | Fact::Rung { .. } => "INFO",
             _ => "WARN",
         };
         assert!(line.contains(level), "{line}");

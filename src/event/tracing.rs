@@ -48,6 +48,41 @@ impl Sink for Tracing {
             Fact::Settled { call, provider, outcome, usage, first_output, elapsed } => {
                 debug!(target: "watertight", %call, provider, ?outcome, ?usage, ?first_output, ?elapsed, "{name}");
             }
+            _ => gated(fact),
         }
+    }
+}
+
+/// What gates and the degradation ladder tell.
+fn gated(fact: &Fact<'_>) {
+    let name = fact.name();
+    match *fact {
+        Fact::Admitted { call, gate, key, waited } => {
+            debug!(target: "watertight", %call, gate, key, ?waited, "{name}");
+        }
+        Fact::Released { call, gate, key, outcome } => {
+            debug!(target: "watertight", %call, gate, key, ?outcome, "{name}");
+        }
+        Fact::Refused { call, gate, key, failure } => {
+            info!(target: "watertight", %call, gate, key, %failure, "{name}");
+        }
+        Fact::Transition { key, from, to, cause, rest } => {
+            warn!(target: "watertight", key, ?from, ?to, cause, ?rest, "{name}");
+        }
+        Fact::Probe { call, key } => info!(target: "watertight", %call, key, "{name}"),
+        Fact::Calibrated { key, dimension, limit, remaining } => {
+            info!(target: "watertight", key, ?dimension, limit, remaining, "{name}");
+        }
+        Fact::BudgetWarning { key, used, limit } => {
+            warn!(target: "watertight", key, used, limit, "{name}");
+        }
+        Fact::Rung { call, rung, failure } => {
+            let failure = failure.map(::tracing::field::display);
+            info!(target: "watertight", %call, rung, failure, "{name}");
+        }
+        Fact::Degraded { call, rung, quality, failure } => {
+            warn!(target: "watertight", %call, rung, quality, %failure, "{name}");
+        }
+        _ => {}
     }
 }

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::chat::{Observer, Outcome, Sign, Watch};
+use crate::chat::{End, Observer, Sign, Watch};
 use crate::failure::{BoxError, Code, Failure, Fault, stated_wait};
 use crate::time::Wall;
 
@@ -21,7 +21,8 @@ pin_project! {
         #[pin]
         body: B,
         watch: Watch<O>,
-        verdict: Outcome,
+        // The failure that the status is, told when the body ends.
+        verdict: Option<Failure>,
     }
 
     impl<B: Body, O: Observer> PinnedDrop for Watched<B, O> {
@@ -29,7 +30,7 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             if this.body.is_end_stream() {
-                this.watch.settle(*this.verdict);
+                this.watch.settle(end_of(this.verdict));
             }
         }
     }
@@ -58,6 +59,10 @@ pub(crate) fn sign_of<D: Buf>(frame: &Frame<D>) -> Sign {
     }
 }
 
+fn end_of(verdict: &Option<Failure>) -> End<'_> {
+    verdict.as_ref().map_or(End::Completed(None), End::from)
+}
+
 fn failing(status: StatusCode) -> Option<Code> {
     match status.as_u16() {
         425 => Some(Code::Conflict),
@@ -75,13 +80,16 @@ where
 {
     type Followed<O: Observer> = Response<Watched<B, O>>;
 
-    fn follow<O: Observer>(self, watch: Watch<O>) -> Self::Followed<O> {
-        let verdict = failing(self.status()).map_or(Outcome::Completed(None), Outcome::Failed);
+    fn follow<O: Observer>(self, mut watch: Watch<O>) -> Self::Followed<O> {
+        let verdict = failure_of(&self);
+        if let Some(limits) = self.extensions().get() {
+            watch.meet(limits);
+        }
         self.map(|body| {
             let mut watched = Watched { body, watch, verdict };
             // Nobody polls a body that is empty from the start, so its end must be noticed here.
             if watched.body.is_end_stream() {
-                watched.watch.settle(verdict);
+                watched.watch.settle(end_of(&watched.verdict));
             }
             watched
         })
@@ -120,17 +128,20 @@ where
                 this.watch.see(sign_of(&frame));
                 // A consumer may stop here and never see the end.
                 if this.body.is_end_stream() {
-                    this.watch.settle(*this.verdict);
+                    this.watch.settle(end_of(this.verdict));
                 }
                 Some(Ok(frame))
             }
             Some(Err(error)) => {
                 let error = error.into();
-                this.watch.settle(error.failure().map_or(Outcome::Failed(Code::Transport), Outcome::from));
+                match error.failure() {
+                    Some(failure) => this.watch.settle(End::from(failure)),
+                    None => this.watch.settle(End::Failed(&Failure::new(Code::Transport, error.to_string()))),
+                }
                 Some(Err(error))
             }
             None => {
-                this.watch.settle(*this.verdict);
+                this.watch.settle(end_of(this.verdict));
                 None
             }
         })

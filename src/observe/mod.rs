@@ -4,13 +4,14 @@
 //! [`Sign`]s and settled exactly once: at the terminal event, at an error, at a bare end, or on drop. The commit
 //! point ([`Follow::poll_commit`]) reads ahead to the first output, in place.
 //!
-//! It is written for [`Reply`] and for [`http::Response`] with any body, so that single layers work in any tower
+//! It is written for [`Reply`], for [`http::Response`] with any body, and for [`Plain`] results of tools, so that single layers work in any tower
 //! or axum app. A reply is judged by its events. An HTTP response is judged by its status alone: 408, 425, 429 and
 //! 5xx are failures, told when the body has ended; every other status is the server's answer, and its body's end
-//! is a completion. A body that is empty from the start (204, an answer to `HEAD`) is settled at once, since no
+//! is a completion. [`Limits`](crate::chat::Limits) that stand in its extensions are shown as those of a reply are. A body that is empty from the start (204, an answer to `HEAD`) is settled at once, since no
 //! server polls it.
 
 mod body;
+mod plain;
 
 use std::task::{Context, Poll};
 
@@ -19,9 +20,10 @@ use futures_core::Stream;
 use crate::chat::{Event, Reply};
 use crate::failure::{Attempt, Failure};
 
-pub use crate::chat::{Observer, Outcome, Sign, Watch, Watchers};
+pub use crate::chat::{End, Observer, Outcome, Sign, Watch, Watchers};
 pub(crate) use body::sign_of;
 pub use body::{Watched, failure_of};
+pub use plain::Plain;
 
 /// A response that can be followed to its end.
 #[diagnostic::on_unimplemented(

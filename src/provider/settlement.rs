@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{CallId, Observer, Outcome, Sign};
+use crate::chat::{CallId, End, Observer, Sign};
 use crate::event::{Fact, Facts};
 use crate::time::{Instant, now};
 
@@ -33,15 +33,15 @@ impl Observer for Settlement {
         }
     }
 
-    fn settle(self, how: Outcome) {
+    fn settle(self, how: End<'_>) {
         let usage = match how {
-            Outcome::Completed(usage) => usage,
-            Outcome::Failed(_) | Outcome::Truncated | Outcome::Abandoned => None,
+            End::Completed(usage) => usage,
+            End::Failed(_) | End::Abandoned => None,
         };
         self.facts.emit(&Fact::Settled {
             call: self.call,
             provider: &self.provider,
-            outcome: how,
+            outcome: how.into(),
             usage,
             first_output: self.first_output,
             elapsed: self.started.elapsed(),

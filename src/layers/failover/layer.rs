@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::chat::{Ask, Observer, Outcome};
+use crate::chat::{Ask, End, Observer};
 use crate::event::Facts;
-use crate::failure::{Code, ConfigError, Fault};
+use crate::failure::{ConfigError, Fault};
 use crate::observe::Follow;
 
 use super::blow::Blow;
@@ -206,16 +206,15 @@ impl Account {
 }
 
 impl Observer for Account {
-    fn settle(self, how: Outcome) {
+    fn settle(self, how: End<'_>) {
         if self.judged {
             return;
         }
         let config = &self.shared.config;
         let blow = match how {
-            Outcome::Completed(_) => None,
-            Outcome::Failed(code) => Some(Blow::of_code(code, config)),
-            Outcome::Truncated => Some(Blow::of_code(Code::Truncated, config)),
-            Outcome::Abandoned => return,
+            End::Completed(_) => None,
+            End::Failed(failure) => Some(Blow::of(failure, config)),
+            End::Abandoned => return,
         };
         self.shared.ended(self.asked, blow);
     }

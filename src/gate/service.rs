@@ -1,0 +1,56 @@
+//! A service behind an admission.
+
+use std::task::{Context, Poll};
+
+use tower_service::Service;
+
+use crate::failure::Fault;
+use crate::observe::{Follow, Watch};
+
+use super::admission::{Admission, Admit};
+use super::future::ResponseFuture;
+
+/// A service behind an admission. See the [module](super).
+#[derive(Clone, Debug)]
+pub struct Gate<S, A> {
+    inner: S,
+    admission: A,
+}
+
+// === impl Gate ===
+
+impl<S, A> Gate<S, A> {
+    /// Puts a service behind an admission.
+    pub const fn new(inner: S, admission: A) -> Self {
+        Self { inner, admission }
+    }
+
+    /// Who decides.
+    pub const fn admission(&self) -> &A {
+        &self.admission
+    }
+}
+
+impl<S, R, A> Service<R> for Gate<S, A>
+where
+    S: Service<R> + Clone,
+    S::Response: Follow,
+    S::Error: Fault,
+    A: Admission<R>,
+{
+    type Response = <S::Response as Follow>::Followed<A::Permit>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, R, A::Permit>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        match self.admission.admit(&request) {
+            Admit::Granted(permit) => ResponseFuture::calling(self.inner.call(request), Watch::new(permit)),
+            Admit::Refused(failure) => ResponseFuture::refused(failure),
+            Admit::Wait(wait) => ResponseFuture::waiting(wait, self.inner.clone(), request),
+        }
+    }
+}
