@@ -466,7 +466,7 @@ async fn a_stated_wait_outlives_the_calls_of_before() {
         });
         let b = Strict::new(|_, _| answer([Ok(Event::text(0, "b")), Ok(done())]));
         let config = FailoverConfig {
-            dwell: Duration::ZERO,
+            dwell: None,
             spring_back: Duration::from_secs(60),
             ..FailoverConfig::default()
         };
@@ -626,7 +626,7 @@ async fn a_drop_at_any_poll_leaves_nothing_open() {
         let c = candidate("c", vec![stream("six seven")]);
         let config = FailoverConfig {
             spring_back: Duration::from_secs(2),
-            dwell: Duration::ZERO,
+            dwell: None,
             ..FailoverConfig::eager()
         };
         let failing = FailoverLayer::new([b, c]).config(config).expect("a layer").layer(a);
@@ -836,7 +836,7 @@ async fn the_longest_waits_are_no_waits() {
     let retry = RetryConfig { max_retry_after: Duration::MAX, cap: Duration::MAX, ..RetryConfig::default() };
     let config = FailoverConfig {
         spring_back: Duration::MAX,
-        dwell: Duration::MAX,
+        dwell: Some(Duration::MAX),
         min_share: Duration::MAX,
         max_first_output: max,
         ..FailoverConfig::default()

@@ -126,7 +126,9 @@ impl Pass {
         // A trial is as if it had not been: whatever came of it, the pass begins after it.
         let on = if let Some(trial) = self.trial.take() {
             self.tried = Some(from);
-            trial.fail(blow, now);
+            // Who refuses without asking the provider says when to come back: the next trial needs no whole rest.
+            let wait = local.then(|| failure.retry_after().unwrap_or_default());
+            trial.fail(wait.map_or(blow, |wait| Blow::AtOnce(Some(wait))), now);
             true
         } else {
             self.shared.blow(self.asked, blow, now);
