@@ -185,7 +185,8 @@ async fn a_service_that_is_never_ready_is_answered_for() {
 }
 
 /// Scenario: failures of every code, with a stated wait, and with a status of the upstream's, go over the bridge.
-/// Expected: MUST be an error status; the upstream's own where that is one; the wait MUST round up to whole seconds;
+/// Expected: MUST be an error status; the upstream's own where that is one, save where it refused our own key, which is
+/// 502 to whoever called us; the wait MUST round up to whole seconds;
 /// the body MUST be JSON of a told length that names the code, and nothing of the cause beneath.
 #[tokio::test]
 async fn every_failure_is_answered() {
@@ -200,6 +201,12 @@ async fn every_failure_is_answered() {
         let told = answer(failure.clone()).await;
         assert_eq!(told.status(), watertight::stack::status_of(&failure));
         assert!(told.status().is_client_error() || told.status().is_server_error(), "{code}");
+        if matches!(code, Code::Authentication | Code::Permission | Code::Blocked | Code::QuotaExhausted) {
+            let own = failure.clone().with_status(StatusCode::UNAUTHORIZED);
+            assert_eq!(answer(own).await.status(), StatusCode::BAD_GATEWAY, "{code}");
+            let local = answer(Failure::local(code, "")).await;
+            assert!(local.status().is_client_error(), "{code}");
+        }
         assert_eq!(told.headers()["retry-after"], "2");
         assert_eq!(told.headers()["content-type"], "application/json");
         let length = told.body().size_hint().exact();

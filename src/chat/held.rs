@@ -12,6 +12,9 @@ use super::limits::Limits;
 /// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
 const MAX_HELD: usize = 64;
 
+/// The most bytes of frames held back. A preamble is a few kilobytes, save where a provider sends the request along.
+const MAX_HELD_BYTES: usize = 4 * 1024 * 1024;
+
 /// What is told beside the events.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -38,6 +41,8 @@ pub(super) struct Core {
     pub(super) first: Option<Event>,
     pub(super) more: VecDeque<Event>,
     pub(super) committed: bool,
+    /// Bytes of the frames among what is held.
+    pub(super) bytes: usize,
     /// The failure that came before any output, kept for whoever asks again or joins late.
     pub(super) failed: Option<Failure>,
 }
@@ -56,6 +61,10 @@ impl Head {
 
 impl Core {
     pub(super) fn hold(&mut self, event: Event) {
+        if let Event::Frame(frame) = &event {
+            self.bytes += frame.len();
+            self.committed |= self.bytes > MAX_HELD_BYTES;
+        }
         if self.first.is_none() {
             self.first = Some(event);
         } else {
