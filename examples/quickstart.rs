@@ -71,7 +71,7 @@ fn stack(profiles: Vec<Profile>, facts: &Facts) -> Result<Stack, ConfigError> {
     let mut candidates = profiles.into_iter().map(candidate).collect::<Result<Vec<_>, ConfigError>>()?;
     let first = candidates.remove(0);
     let soon = Duration::from_secs(2);
-    let config = FailoverConfig { spring_back: soon, dwell: soon, ..FailoverConfig::eager() };
+    let config = FailoverConfig { spring_back: soon, dwell: Some(soon), ..FailoverConfig::eager() };
     let failover = FailoverLayer::new(candidates).named(names)?.config(config)?.facts(facts);
     let service =
         ServiceBuilder::new().layer(ResetLayer::default().facts(facts)).layer(failover).service(first);

@@ -261,7 +261,10 @@ fn holds(
                 prop_assert!(trial.is_none(), "two trials at a time");
                 prop_assert!(candidate < standing.at(), "a trial of no higher candidate");
                 prop_assert!(barred[candidate].is_none_or(|until| until <= now), "a trial before its wait");
-                prop_assert!(since.is_none_or(|since| since + config.dwell.unwrap_or_default() <= now), "a stay below the dwell");
+                prop_assert!(
+                    since.is_none_or(|since| since + config.dwell.unwrap_or_default() <= now),
+                    "a stay below the dwell"
+                );
                 trial = Some(standing.ask(candidate));
             }
             Step::EndTrial(end) => match (trial.take(), end) {
