@@ -1,5 +1,7 @@
 //! What a recorder sees of facts.
 
+#![allow(clippy::float_cmp, reason = "figures of a test are exact")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
