@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use watertight::chat::{self, BoxReply, Event, Protocol, Request};
-use watertight::event::{Fact, Facts};
+use watertight::event::Facts;
 use watertight::failure::{ConfigError, Failure};
 use watertight::layers::failover::{Candidate, FailoverConfig};
 use watertight::layers::retry::RetryConfig;
@@ -99,21 +99,8 @@ async fn ask(service: &mut Stack, question: &str) -> Result<(), BoxError> {
 fn timeline() -> Facts {
     let start = Instant::now();
     Facts::from_fn(move |fact| {
-        let line = match fact {
-            Fact::Attempt { provider, attempt, .. } => format!("-> {provider}, attempt {attempt}"),
-            Fact::RetryPlanned { failure, delay, .. } => format!("{failure}; again in {delay:.1?}"),
-            Fact::TimedOut { clock, after, .. } => format!("clock {clock:?} ran out after {after:.1?}"),
-            Fact::FailedOver { from, to, .. } => format!("from {from} on to {to}"),
-            Fact::Moved { from, to, rest } => format!("calls begin at {to} now; {from} rests for {rest:.1?}"),
-            Fact::Trial { candidate, .. } | Fact::SprungBack { candidate, .. } => {
-                format!("{}: {candidate}", fact.name())
-            }
-            Fact::Reset { reason, delay, .. } => format!("reset ({reason:?}); again in {delay:.1?}"),
-            Fact::Settled { provider, elapsed, .. } => format!("<- {provider}, after {elapsed:.2?}"),
-            other => other.name().to_owned(),
-        };
         let end_of_text = if IN_TEXT.swap(false, Relaxed) { "\n" } else { "" };
-        println!("{end_of_text}\x1b[2m{:7.2}s  {line}\x1b[0m", start.elapsed().as_secs_f64());
+        println!("{end_of_text}\x1b[2m{:7.2}s  {fact}\x1b[0m", start.elapsed().as_secs_f64());
     })
 }
 

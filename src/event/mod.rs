@@ -9,6 +9,7 @@
 mod fact;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+mod show;
 mod sink;
 #[cfg(test)]
 mod tests;
