@@ -16,6 +16,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 pub mod sse;
 mod target;
+mod template;
 
 pub use decoder::{Decoder, decode, encode, read};
 pub use target::{Dialect, OutputCap, Target};
