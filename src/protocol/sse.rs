@@ -19,7 +19,8 @@
 //!
 //! # Cost
 //! Each byte is looked at once. A frame that lies within one chunk is a slice of it and allocates nothing; it keeps
-//! that chunk in memory while it lives. A frame cut by a chunk's end is copied once, and only that frame. Several
+//! that chunk in memory while it lives. A frame cut by a chunk's end is copied once, and only that frame, into memory
+//! that is used again once the frames before it are dropped. Several
 //! `data` lines are joined into one copy.
 //!
 //! # Limits
@@ -52,6 +53,7 @@
 //! ```
 
 mod block;
+mod held;
 mod item;
 mod line;
 mod parser;

@@ -8,6 +8,9 @@
 //! Some providers put a running number or a padding of random length into every frame. No protocol of ours gives
 //! them a meaning, so that they may differ as well.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use memchr::memmem;
@@ -108,6 +111,14 @@ impl<T> Template<T> {
         self.same.extend_from_slice(&data[done..]);
         self.meaning = Some(meaning);
         self.learnt += 1;
+    }
+}
+
+#[cfg(test)]
+impl<T> Template<T> {
+    /// One that learns nothing, so that every frame is read in full.
+    pub(super) fn blind() -> Self {
+        Self { learnt: PATIENCE, ..Self::default() }
     }
 }
 

@@ -62,6 +62,12 @@ impl Decoder {
         }
     }
 
+    /// One that reads every frame in full.
+    #[cfg(test)]
+    pub(in crate::protocol) fn blind(self) -> Self {
+        Self { template: Template::blind(), ..self }
+    }
+
     /// Takes in one frame: the name of its event, if it has one, and its data.
     ///
     /// # Errors

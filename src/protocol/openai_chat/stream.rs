@@ -40,6 +40,12 @@ impl Decoder {
         Self { wall, fold: Fold::default(), template: Template::default(), stop: None, done: false }
     }
 
+    /// One that reads every frame in full.
+    #[cfg(test)]
+    pub(in crate::protocol) fn blind(self) -> Self {
+        Self { template: Template::blind(), ..self }
+    }
+
     /// Takes in one frame: the name of its event, if it has one, and its data.
     ///
     /// # Errors
