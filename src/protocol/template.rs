@@ -13,7 +13,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use memchr::memmem;
+use memchr::{memchr2, memmem};
 use serde::Deserialize;
 
 /// The longest frame that is learnt; no delta that comes in numbers is as long.
@@ -135,7 +135,9 @@ impl Gap {
     #[inline]
     fn read(self, bytes: &[u8]) -> Option<(usize, Cow<'_, str>)> {
         match self {
-            Self::Text | Self::Padding => value::<Str<'_>>(bytes).map(|(length, text)| (length, text.0)),
+            Self::Text | Self::Padding => {
+                plain(bytes).or_else(|| value::<Str<'_>>(bytes).map(|(length, text)| (length, text.0)))
+            }
             Self::Number => value::<u64>(bytes).map(|(length, _)| (length, Cow::Borrowed(""))),
         }
     }
@@ -146,6 +148,15 @@ fn place(data: &[u8], text: &str) -> Option<usize> {
     let start = text.as_ptr().addr().checked_sub(data.as_ptr().addr() + 1)?;
     let borrowed = data.get(start + 1..)?.starts_with(text.as_bytes());
     (borrowed && !text.is_empty()).then_some(start)
+}
+
+/// The JSON string that the bytes begin with, and its length, if it is its own text: the usual one, and quickly read.
+#[inline]
+fn plain(bytes: &[u8]) -> Option<(usize, Cow<'_, str>)> {
+    let inner = bytes.strip_prefix(b"\"")?;
+    let text = &inner[..memchr2(b'"', b'\\', inner)?];
+    let ends = inner[text.len()] == b'"' && text.iter().all(|byte| *byte >= b' ');
+    ends.then_some((text.len() + 2, Cow::Borrowed(std::str::from_utf8(text).ok()?)))
 }
 
 /// The JSON value that the bytes begin with, and its length.

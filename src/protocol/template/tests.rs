@@ -21,7 +21,7 @@ const PROTOCOLS: [Protocol; 3] =
     [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages];
 
 /// Frames with a `#` for what they say; a few that differ little, and a few that differ much.
-const CHAT: [&str; 16] = [
+const CHAT: [&str; 21] = [
     r##"data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"#"},"finish_reason":null}]}"##,
     r##"data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"#"},"finish_reason":"stop"}]}"##,
     r##"data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"#"},"finish_reason":null}],"error":{"message":"no"}}"##,
@@ -35,6 +35,11 @@ const CHAT: [&str; 16] = [
     r##"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"t","function":{"name":"f","arguments":"#"}}]}}]}"##,
     r##"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"#"}}]}}]}"##,
     r##"data: {"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"#"}}]}}]}"##,
+    r##"data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"#"},"finish_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":9}}"##,
+    r##"data: {"choices":[{"delta":{"content":"#","refusal":"no"}}]}"##,
+    r##"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"u","function":{"name":"f","arguments":"#"}}]}}]}"##,
+    r##"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"#"}},{"index":1,"function":{"arguments":"#"}}]}}]}"##,
+    r##"data: {"choices":[{"delta":{"content":"#","reasoning_content":"so"}}]}"##,
     r##"data: {"choices":[{"delta":{"content":"#"},"message":{"content":"#"}}]}"##,
     r##"event: error
 data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"#"},"finish_reason":null}]}"##,
@@ -77,6 +82,19 @@ data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text
     r##"data: {"type":"content_block_stop","index":0}"##,
     r##"data: {"type":"message_stop"}"##,
 ];
+
+/// What ends a reply.
+fn end(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::OpenaiChat => {
+            r#"data: {"choices":[{"delta":{},"finish_reason":"stop"}]}
+
+data: [DONE]"#
+        }
+        Protocol::OpenaiResponses => RESPONSES[RESPONSES.len() - 1],
+        Protocol::AnthropicMessages => MESSAGES[MESSAGES.len() - 1],
+    }
+}
 
 /// What stands between two quotes: texts, and what only looks like one.
 const SAID: [&[u8]; 16] = [
@@ -245,6 +263,25 @@ fn a_frame_like_the_one_before_is_read_as_in_full() {
 fn readers_that_look_too_little_are_caught() {
     assert!(all_is_read_as_in_full(twin_that_ignores_the_rest).is_err());
     assert!(all_is_read_as_in_full(twin_that_knows_no_escapes).is_err());
+}
+
+/// Scenario: frames of every two shapes by turns, of which those of the second are learnt or not; then the end.
+/// Expected: MUST be read as if each frame was read in full.
+#[test]
+fn two_shapes_by_turns_are_read_as_in_full() {
+    for protocol in PROTOCOLS {
+        let shapes = shapes(protocol);
+        for (one, other) in shapes.iter().flat_map(|one| shapes.iter().map(move |other| (one, other))) {
+            for said in [&b"b"[..], br"\n"] {
+                let turns =
+                    [(one, &b"a"[..]), (other, said), (one, b"c"), (other, said), (one, b""), (one, b"e")];
+                let mut frames: Vec<_> = turns.iter().map(|(shape, said)| fill(shape, &[said])).collect();
+                frames.push(fill(end(protocol), &[]));
+                let full = read(blind(protocol), joined(&frames));
+                assert_eq!(read(decoder(protocol), joined(&frames)), full, "{one}, {other}");
+            }
+        }
+    }
 }
 
 /// Scenario: every shape of frame thrice, with texts that hold escapes and with ones that do not, cut at every byte.
