@@ -123,7 +123,9 @@ impl Decoder {
             if let Ok(text) = std::str::from_utf8(data)
                 && let Ok(Frame { kind, index, delta: Delta(Some(said)), error: None }) =
                     serde_json::from_str(text)
-                && kind.as_ref().map_or(event.is_some(), |kind| matches!(kind, Kind::ContentBlockDelta))
+                && kind
+                    .as_ref()
+                    .map_or_else(|| event.is_some(), |kind| matches!(kind, Kind::ContentBlockDelta))
             {
                 // A kind that the event's name alone tells is not in the bytes.
                 let parts = || kind.map(|_| said.parts()).map(|(text, wrap)| (text, (index, wrap)));

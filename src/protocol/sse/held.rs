@@ -47,3 +47,45 @@ impl Deref for Held {
         &self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: small items, each dropped before the next; then one larger than the room, kept; then small ones.
+    /// Expected: the small ones MUST share one room, and never one that was made for the large.
+    #[test]
+    fn a_room_is_used_again_unless_it_is_large() {
+        let mut held = Held::default();
+        let mut put = |length: usize| {
+            held.extend(&vec![b'x'; length]);
+            let item = held.take();
+            assert_eq!(item.len(), length);
+            (item, held.0.capacity())
+        };
+        let start = put(300).0.as_ptr().addr();
+        for _ in 0..1_000 {
+            let (item, free) = put(300);
+            assert!((start..start + ROOM).contains(&item.as_ptr().addr()) && free < ROOM);
+        }
+        let (large, free) = put(1 << 20);
+        assert_eq!(free, 0);
+        assert!(put(300).1 < ROOM);
+        drop(large);
+    }
+
+    /// Scenario: items that are all kept.
+    /// Expected: MUST stay what they were.
+    #[test]
+    fn kept_items_are_not_written_over() {
+        let mut held = Held::default();
+        let items: Vec<_> = (0..200_u8)
+            .map(|at| {
+                held.extend(&[at; 100]);
+                held.extend(&[at; 150]);
+                held.take()
+            })
+            .collect();
+        assert!((0..200_u8).zip(items).all(|(at, item)| item == [at; 250][..]));
+    }
+}
