@@ -53,7 +53,7 @@ impl<S> Reply<S> {
         let last = held.0.more.back().or(held.0.first.as_ref());
         let ended = last.is_some_and(|event| matches!(event.sign(), Sign::End(_)));
         let done = ended || held.0.failed.is_some();
-        Self { core: held.0, events: Watching { done, ..Watching::new(events) } }
+        Self { core: held.0, events: Watching { events, watch: (), done } }
     }
 }
 

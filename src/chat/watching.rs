@@ -39,21 +39,27 @@ where
         if this.done {
             return Poll::Ready(None);
         }
-        let item = ready!(Pin::new(&mut this.events).poll_next(cx)).unwrap_or_else(|| Err(truncated()));
+        // The item stays where it was made: it is large, and passes here for every layer that wraps the stream.
+        let mut item = ready!(Pin::new(&mut this.events).poll_next(cx));
         match &item {
-            Ok(event) => match event.sign() {
-                Sign::End(usage) => {
-                    this.done = true;
-                    this.watch.settle(Outcome::Completed(usage));
-                }
+            Some(Ok(event)) => match event.sign() {
+                Sign::End(usage) => this.settle(Outcome::Completed(usage)),
                 sign => this.watch.see(sign),
             },
-            Err(failure) => {
-                this.done = true;
-                this.watch.settle(Outcome::from(failure));
+            Some(Err(failure)) => this.settle(Outcome::from(failure)),
+            None => {
+                this.settle(Outcome::Truncated);
+                item = Some(Err(truncated()));
             }
         }
-        Poll::Ready(Some(item))
+        Poll::Ready(item)
+    }
+}
+
+impl<S, W: Watchers> Watching<S, W> {
+    fn settle(&mut self, how: Outcome) {
+        self.done = true;
+        self.watch.settle(how);
     }
 }
 
