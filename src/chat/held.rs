@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::failure::{Attempt, Failure};
 
-use super::event::Event;
+use super::event::{Event, Sign};
 use super::limits::Limits;
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
@@ -64,12 +64,25 @@ impl Core {
         }
     }
 
-    /// Asked before every event, and nearly always empty.
+    /// What came before the first output, or is the first output.
     #[inline]
-    pub(super) fn next_held(&mut self) -> Option<Event> {
-        if self.first.is_none() {
-            return None;
+    pub(super) fn begin(&mut self, item: &Result<Event, Failure>) {
+        match item {
+            Ok(event) => {
+                self.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+            }
+            Err(failure) => self.failed = Some(failure.clone()),
         }
-        std::mem::replace(&mut self.first, self.more.pop_front())
+    }
+
+    /// Asked before every event, and nearly always false.
+    #[inline]
+    pub(super) const fn is_holding(&self) -> bool {
+        self.first.is_some()
+    }
+
+    pub(super) fn next_held(&mut self) -> Option<Event> {
+        let next = self.more.pop_front();
+        std::mem::replace(&mut self.first, next)
     }
 }

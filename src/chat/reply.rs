@@ -41,12 +41,14 @@ pub type BoxReply = Reply<BoxEvents>;
 
 impl<S> Reply<S> {
     /// A reply that nobody watches yet.
+    #[inline]
     #[must_use]
     pub fn new(head: Head, events: S) -> Self {
         Self { core: Box::new(Core { head, ..Core::default() }), events: Watching::new(events) }
     }
 
     /// Puts what [`split`](Self::split) took in front of a stream again.
+    #[inline]
     #[must_use]
     pub fn join(held: Held, events: S) -> Self {
         // The end, or a failure, may have been met while reading ahead: then the stream has nothing more to say.
@@ -76,6 +78,7 @@ impl<S, W> Reply<S, W> {
 
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
+    #[inline]
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
         for event in self.core.first.iter().chain(&self.core.more) {
             match event.sign() {
@@ -91,12 +94,14 @@ impl<S, W> Reply<S, W> {
     }
 
     /// Puts the stream with its observers into another stream. What was read ahead stays in front.
+    #[inline]
     pub fn wrap<T>(self, wrap: impl FnOnce(Watching<S, W>) -> T) -> Reply<T> {
         let (held, events) = self.split();
         Reply::join(held, wrap(events))
     }
 
     /// Takes the head and what was read ahead from the stream.
+    #[inline]
     #[must_use]
     pub fn split(self) -> (Held, Watching<S, W>) {
         (Held(self.core), self.events)
@@ -181,16 +186,15 @@ where
     }
 
     /// The next event of the stream itself, past what is held.
+    #[inline]
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
-        let item = ready!(Pin::new(&mut self.events).poll_next(cx));
-        match &item {
-            Some(Ok(event)) if !self.core.committed => {
-                self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
-            }
-            Some(Err(failure)) if !self.core.committed => self.core.failed = Some(failure.clone()),
-            _ => {}
+        let polled = Pin::new(&mut self.events).poll_next(cx);
+        if !self.core.committed
+            && let Poll::Ready(Some(item)) = &polled
+        {
+            self.core.begin(item);
         }
-        Poll::Ready(item)
+        polled
     }
 }
 
@@ -201,11 +205,9 @@ where
 {
     type Item = Result<Event, Failure>;
 
+    #[inline]
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match self.core.next_held() {
-            Some(event) => Poll::Ready(Some(Ok(event))),
-            None => self.poll_events(cx),
-        }
+        if self.core.is_holding() { Poll::Ready(self.core.next_held().map(Ok)) } else { self.poll_events(cx) }
     }
 }
 

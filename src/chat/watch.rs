@@ -46,6 +46,7 @@ pub trait Watchers {
 // === impl Outcome ===
 
 impl From<&Failure> for Outcome {
+    #[inline]
     fn from(failure: &Failure) -> Self {
         match failure.code() {
             Code::Truncated => Self::Truncated,

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
 use crate::failure::{Code, Failure};
 
-use super::event::{Event, Sign};
+use super::event::Event;
 use super::watch::{Outcome, Watchers};
 
 /// A stream of events with the observers beside it, as it goes into another stream. It is settled exactly once, and
@@ -34,29 +34,33 @@ where
 {
     type Item = Result<Event, Failure>;
 
+    #[inline]
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        // Only looked at, never unwrapped and wrapped again: so it is made where the caller wants it, and a chunk is
+        // not moved once for every layer that it passes.
         if this.done {
             return Poll::Ready(None);
         }
-        // The item stays where it was made: it is large, and passes here for every layer that wraps the stream.
-        let mut item = ready!(Pin::new(&mut this.events).poll_next(cx));
-        match &item {
-            Some(Ok(event)) => match event.sign() {
-                Sign::End(usage) => this.settle(Outcome::Completed(usage)),
-                sign => this.watch.see(sign),
-            },
-            Some(Err(failure)) => this.settle(Outcome::from(failure)),
-            None => {
-                this.settle(Outcome::Truncated);
-                item = Some(Err(truncated()));
+        let polled = Pin::new(&mut this.events).poll_next(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(Event::Completed(completion)))) => {
+                this.settle(Outcome::Completed(completion.usage));
             }
+            Poll::Ready(Some(Ok(event))) => this.watch.see(event.sign()),
+            Poll::Ready(Some(Err(failure))) => this.settle(Outcome::from(failure)),
+            Poll::Ready(None) => {
+                this.settle(Outcome::Truncated);
+                return Poll::Ready(Some(Err(truncated())));
+            }
+            Poll::Pending => {}
         }
-        Poll::Ready(item)
+        polled
     }
 }
 
 impl<S, W: Watchers> Watching<S, W> {
+    #[cold]
     fn settle(&mut self, how: Outcome) {
         self.done = true;
         self.watch.settle(how);

@@ -231,6 +231,7 @@ impl Account {
 }
 
 impl Observer for Account {
+    #[inline]
     fn settle(self, how: Outcome) {
         if self.judged {
             return;

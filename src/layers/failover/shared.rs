@@ -40,11 +40,13 @@ impl Shared {
     }
 
     /// Where calls begin.
+    #[inline]
     pub(super) fn at(&self) -> usize {
         if self.is_calm() { 0 } else { self.lock().at() }
     }
 
     /// The call as this candidate is to see it, with so many behind it as are counted where it may go on.
+    #[inline]
     pub(super) fn call(&self, mut call: Call, candidate: usize, behind: impl FnOnce() -> usize) -> Call {
         let behind = if call.failover { behind() } else { 0 };
         call.candidate = u16::try_from(candidate).unwrap_or(u16::MAX);
@@ -69,6 +71,7 @@ impl Shared {
     }
 
     /// A call that had a first output ended.
+    #[inline]
     pub(super) fn ended(&self, asked: Asked, blow: Option<Blow>) {
         match blow {
             None if self.is_calm() => {}
@@ -90,6 +93,7 @@ impl Shared {
         &self.candidates[candidate].name
     }
 
+    #[inline]
     pub(super) fn is_calm(&self) -> bool {
         self.calm.load(Ordering::Acquire) && self.config.max_first_output.is_none()
     }
