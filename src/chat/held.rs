@@ -55,6 +55,11 @@ impl Head {
 // === impl Core ===
 
 impl Core {
+    #[inline]
+    pub(super) const fn new(head: Head) -> Self {
+        Self { head, first: None, more: VecDeque::new(), committed: false, failed: None }
+    }
+
     pub(super) fn hold(&mut self, event: Event) {
         if self.first.is_none() {
             self.first = Some(event);

@@ -44,7 +44,7 @@ impl<S> Reply<S> {
     #[inline]
     #[must_use]
     pub fn new(head: Head, events: S) -> Self {
-        Self { core: Box::new(Core { head, ..Core::default() }), events: Watching::new(events) }
+        Self { core: Box::new(Core::new(head)), events: Watching::new(events) }
     }
 
     /// Puts what [`split`](Self::split) took in front of a stream again.

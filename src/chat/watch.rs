@@ -65,6 +65,7 @@ impl<O: Observer> Watch<O> {
     }
 
     /// Shows it a sign.
+    #[inline]
     pub fn see(&mut self, sign: Sign) {
         if let Some(observer) = &mut self.0 {
             observer.see(sign);
@@ -72,6 +73,7 @@ impl<O: Observer> Watch<O> {
     }
 
     /// Tells it the end; a second time is no time.
+    #[inline]
     pub fn settle(&mut self, how: Outcome) {
         if let Some(observer) = self.0.take() {
             observer.settle(how);
@@ -80,6 +82,7 @@ impl<O: Observer> Watch<O> {
 }
 
 impl<O: Observer> Drop for Watch<O> {
+    #[inline]
     fn drop(&mut self) {
         self.settle(Outcome::Abandoned);
     }

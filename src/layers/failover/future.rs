@@ -13,7 +13,8 @@ use crate::chat::{Ask, Watch};
 use crate::failure::{Failure, Fault};
 use crate::observe::Follow;
 
-use super::layer::{Account, Lineup};
+use super::account::Account;
+use super::layer::Lineup;
 use super::pass::Pass;
 
 pin_project! {

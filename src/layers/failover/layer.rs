@@ -1,4 +1,4 @@
-//! The layer, its service, and the account of each call.
+//! The layer and its service.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,17 +7,16 @@ use std::task::{Context, Poll};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::chat::{Ask, Call, Observer, Outcome};
+use crate::chat::{Ask, Call};
 use crate::event::Facts;
-use crate::failure::{Code, ConfigError, Fault};
+use crate::failure::{ConfigError, Fault};
 use crate::observe::Follow;
 
-use super::blow::Blow;
+use super::account::Account;
 use super::config::{Candidate, FailoverConfig};
 use super::future::ResponseFuture;
 use super::pass::Pass;
 use super::shared::Shared;
-use super::standing::Asked;
 
 /// Asks the next candidate. What is remembered lives here: clones of a layer, and all services it makes, share it.
 /// See the [module](super).
@@ -43,15 +42,6 @@ struct Current<S> {
     candidate: usize,
     service: S,
     ready: bool,
-}
-
-/// Follows a call to its end, and remembers how it went.
-#[derive(Debug)]
-pub struct Account {
-    shared: Arc<Shared>,
-    asked: Asked,
-    /// Whether the call was judged already, so that its end says nothing more.
-    judged: bool,
 }
 
 // === impl FailoverLayer ===
@@ -215,34 +205,6 @@ impl<S> Lineup<S> {
 
     /// What follows a response to its end.
     pub(super) fn account(&self, pass: Option<&Pass>) -> Account {
-        let asked = pass.map(|pass| pass.asked).unwrap_or_default();
-        Account { shared: Arc::clone(&self.shared), asked, judged: false }
-    }
-}
-
-// === impl Account ===
-
-impl Account {
-    /// For a response that carries a failure which was judged when it came.
-    pub(super) const fn judged(mut self) -> Self {
-        self.judged = true;
-        self
-    }
-}
-
-impl Observer for Account {
-    #[inline]
-    fn settle(self, how: Outcome) {
-        if self.judged {
-            return;
-        }
-        let config = &self.shared.config;
-        let blow = match how {
-            Outcome::Completed(_) => None,
-            Outcome::Failed(code) => Some(Blow::of_code(code, config)),
-            Outcome::Truncated => Some(Blow::of_code(Code::Truncated, config)),
-            Outcome::Abandoned => return,
-        };
-        self.shared.ended(self.asked, blow);
+        Account::new(&self.shared, pass.map(|pass| pass.asked).unwrap_or_default())
     }
 }
