@@ -81,7 +81,7 @@ where
 {
     type Item = Result<Event, Failure>;
 
-    #[inline]
+    #[inline(always)]
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         // Only looked at, so that it is made where the caller wants it: see `Watching`.
