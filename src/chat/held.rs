@@ -70,7 +70,6 @@ impl Core {
     }
 
     /// What came before the first output, or is the first output.
-    #[inline]
     pub(super) fn begin(&mut self, item: &Result<Event, Failure>) {
         match item {
             Ok(event) => {

@@ -121,7 +121,7 @@ where
     /// The failure that came before any output.
     pub fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.core.committed && !self.events.done {
-            match ready!(self.poll_events(cx)) {
+            match ready!(self.poll_beginning(cx)) {
                 Some(Ok(event)) => {
                     if event.sign() != Sign::Liveness {
                         self.core.hold(event);
@@ -185,13 +185,11 @@ where
         self.wrap(|events| Box::pin(events) as BoxEvents)
     }
 
-    /// The next event of the stream itself, past what is held.
-    #[inline]
-    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
+    /// The next event of a stream that did not begin yet, past what is held. Apart from the way of all later ones.
+    #[inline(never)]
+    fn poll_beginning(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
         let polled = Pin::new(&mut self.events).poll_next(cx);
-        if !self.core.committed
-            && let Poll::Ready(Some(item)) = &polled
-        {
+        if let Poll::Ready(Some(item)) = &polled {
             self.core.begin(item);
         }
         polled
@@ -207,7 +205,13 @@ where
 
     #[inline]
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.core.is_holding() { Poll::Ready(self.core.next_held().map(Ok)) } else { self.poll_events(cx) }
+        if self.core.is_holding() {
+            Poll::Ready(self.core.next_held().map(Ok))
+        } else if self.core.committed {
+            Pin::new(&mut self.events).poll_next(cx)
+        } else {
+            self.poll_beginning(cx)
+        }
     }
 }
 
