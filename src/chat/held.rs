@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::failure::{Attempt, Failure};
 
-use super::event::Event;
+use super::event::{Event, Sign};
 use super::limits::Limits;
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
@@ -60,6 +60,11 @@ impl Head {
 // === impl Core ===
 
 impl Core {
+    #[inline]
+    pub(super) const fn new(head: Head) -> Self {
+        Self { head, first: None, more: VecDeque::new(), committed: false, bytes: 0, failed: None }
+    }
+
     pub(super) fn hold(&mut self, event: Event) {
         if let Event::Frame(frame) = &event {
             self.bytes += frame.len();
@@ -73,9 +78,24 @@ impl Core {
         }
     }
 
+    /// What came before the first output, or is the first output.
+    pub(super) fn begin(&mut self, item: &Result<Event, Failure>) {
+        match item {
+            Ok(event) => {
+                self.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+            }
+            Err(failure) => self.failed = Some(failure.clone()),
+        }
+    }
+
+    /// Asked before every event, and nearly always false.
+    #[inline]
+    pub(super) const fn is_holding(&self) -> bool {
+        self.first.is_some()
+    }
+
     pub(super) fn next_held(&mut self) -> Option<Event> {
-        let event = self.first.take()?;
-        self.first = self.more.pop_front();
-        Some(event)
+        let next = self.more.pop_front();
+        std::mem::replace(&mut self.first, next)
     }
 }

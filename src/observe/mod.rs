@@ -65,6 +65,7 @@ where
 {
     type Followed<O: Observer> = Reply<S, (W, Watch<O>)>;
 
+    #[inline]
     fn follow<O: Observer>(self, watch: Watch<O>) -> Self::Followed<O> {
         Self::follow(self, watch)
     }
