@@ -11,6 +11,7 @@
 //! server polls it.
 
 mod body;
+mod committing;
 mod plain;
 
 use std::task::{Context, Poll};
@@ -23,6 +24,7 @@ use crate::failure::{Attempt, Failure};
 pub use crate::chat::{End, Observer, Outcome, Sign, Watch, Watchers};
 pub(crate) use body::sign_of;
 pub use body::{Watched, failure_of};
+pub(crate) use committing::{Committing, Fallen};
 pub use plain::Plain;
 
 /// A response that can be followed to its end.

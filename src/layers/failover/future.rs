@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::chat::{Ask, Watch};
 use crate::failure::{Failure, Fault};
-use crate::observe::Follow;
+use crate::observe::{Committing, Fallen, Follow};
 
 use super::account::Account;
 use super::layer::Lineup;
@@ -36,10 +36,8 @@ pin_project! {
         Choosing,
         // => Calling | Choosing | done
         Readying { service: S },
-        // => Committing | Choosing | done
-        Calling { #[pin] call: F },
         // => Choosing | done
-        Committing { response: Option<T> },
+        Calling { #[pin] call: Committing<F, T> },
         // => done: nobody could be asked
         Failed { failure: Option<Failure> },
     }
@@ -54,7 +52,7 @@ impl<S: Service<R>, R> ResponseFuture<S, R> {
         pass: Option<Box<Pass>>,
         call: S::Future,
     ) -> Self {
-        Self { lineup, request, pass, state: State::Calling { call } }
+        Self { lineup, request, pass, state: State::Calling { call: Committing::new(call) } }
     }
 
     /// Readies this service, or one of its own.
@@ -87,7 +85,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let (failure, response) = match this.state.as_mut().project() {
+            let Fallen { failure, response } = match this.state.as_mut().project() {
                 StateProj::Choosing => {
                     let asked = this.pass.as_ref().map_or(0, |pass| pass.asked.candidate);
                     let service = this.lineup.services[asked].clone();
@@ -97,33 +95,15 @@ where
                 StateProj::Readying { service } => match ready!(service.poll_ready(cx)) {
                     Ok(()) => {
                         let call = service.call(this.lineup.asking(this.request, this.pass.as_deref()));
-                        this.state.set(State::Calling { call });
+                        this.state.set(State::Calling { call: Committing::new(call) });
                         continue;
                     }
-                    Err(error) => (error.into_failure(), None),
+                    Err(error) => Fallen::before(error),
                 },
                 StateProj::Calling { call } => match ready!(call.poll(cx)) {
-                    Ok(mut response) => match response.poll_commit(cx) {
-                        Poll::Ready(Ok(())) => {
-                            return Poll::Ready(Ok(follow(response, this.lineup, this.pass)));
-                        }
-                        Poll::Ready(Err(failure)) => (failure, Some(response)),
-                        Poll::Pending => {
-                            this.state.set(State::Committing { response: Some(response) });
-                            return Poll::Pending;
-                        }
-                    },
-                    Err(error) => (error.into_failure(), None),
+                    Ok(response) => return Poll::Ready(Ok(follow(response, this.lineup, this.pass))),
+                    Err(fallen) => fallen,
                 },
-                StateProj::Committing { response } => {
-                    let held = response.as_mut().expect("polled after it was ready");
-                    let committed = ready!(held.poll_commit(cx));
-                    let response = response.take().expect("it was there a line above");
-                    match committed {
-                        Ok(()) => return Poll::Ready(Ok(follow(response, this.lineup, this.pass))),
-                        Err(failure) => (failure, Some(response)),
-                    }
-                }
                 StateProj::Failed { failure } => {
                     let failure = failure.take().expect("polled after it was ready");
                     return Poll::Ready(Err(S::Error::from(failure)));
@@ -135,14 +115,10 @@ where
             match pass.go_on(failure) {
                 Ok(()) => this.state.set(State::Choosing),
                 Err(failure) => {
-                    let done = match response.map(|response| response.give_up(failure.clone())) {
-                        Some(Ok(response)) => {
-                            Ok(response.follow(Watch::new(this.lineup.account(Some(pass)).judged())))
-                        }
-                        Some(Err(_)) | None => Err(S::Error::from(failure)),
-                    };
+                    let last: Result<S::Response, S::Error> = Fallen::give_up(response, failure);
                     this.state.set(State::Failed { failure: None });
-                    return Poll::Ready(done);
+                    let account = || Watch::new(this.lineup.account(Some(pass)).judged());
+                    return Poll::Ready(last.map(|response| response.follow(account())));
                 }
             }
         }
