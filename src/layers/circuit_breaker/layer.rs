@@ -14,7 +14,8 @@ use crate::keyed::Keyed;
 
 use super::config::CircuitBreakerConfig;
 use super::handle::{Callable, CircuitBreakerSnapshot, CircuitHandle};
-use super::state::{GATE, Rules, State};
+use super::rules::Rules;
+use super::state::{GATE, State};
 use super::trial::Trial;
 
 /// Refuses calls to what is sick. Clones of a layer, and the services it made, share their circuits. See the
@@ -154,7 +155,7 @@ impl<R: Ask> Admission<R> for CircuitBreaker {
         };
         let waited = Duration::ZERO;
         state.shown(|key| state.rules.facts.emit(&Fact::Admitted { call, gate: GATE, key, waited }));
-        Admit::Granted(Trial::new(state, request, pass))
+        Admit::Granted(Trial::new(state, request, call, pass))
     }
 }
 

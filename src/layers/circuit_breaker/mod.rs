@@ -6,7 +6,9 @@ mod defaults;
 mod handle;
 mod layer;
 mod probes;
+mod refusal;
 mod rest;
+mod rules;
 mod signals;
 mod state;
 #[cfg(test)]

@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::chat::CallId;
-use crate::event::{Fact, Facts};
-use crate::failure::{Code, Failure};
+use crate::event::Fact;
+use crate::failure::Failure;
 use crate::keyed::Idle;
 use crate::time::{self, Instant};
 
 use super::circuit::Circuit;
-use super::config::CircuitBreakerConfig;
 use super::handle::CircuitSnapshot;
 use super::probes::Ticket;
+use super::refusal::{Facing, Refusal};
+use super::rules::Rules;
 use super::signals::Moment;
 use super::window::BUCKETS;
 use super::word::{Counted, Told, Word};
@@ -22,55 +23,28 @@ use super::words::{Answer, Change, Report, Verdict};
 /// How circuits show in facts.
 pub(super) const GATE: &str = "circuit_breaker";
 
-/// What all circuits of a layer share.
-#[derive(Debug)]
-pub(super) struct Rules {
-    pub(super) config: CircuitBreakerConfig,
-    pub(super) facts: Facts,
-    pub(super) name: Arc<str>,
-    /// When buckets and starts of calls began to be counted.
-    epoch: Instant,
-}
-
 /// One circuit. Idle it is this alone, so that many keys fit; what is sick, or has a past, has more beside it.
 #[derive(Debug)]
 pub(super) struct State {
     word: Word,
-    circuit: Mutex<Option<Box<Circuit>>>,
+    kept: Mutex<Option<Box<Kept>>>,
     /// Empty where calls are not told apart.
     key: Arc<str>,
     pub(super) rules: Arc<Rules>,
 }
 
-// === impl Rules ===
-
-impl Rules {
-    pub(super) fn new(config: CircuitBreakerConfig, facts: Facts, name: Arc<str>) -> Self {
-        Self { config, facts, name, epoch: time::now() }
-    }
-
-    /// Nanoseconds since the beginning.
-    pub(super) fn nanos(&self) -> u64 {
-        nanos(time::now().saturating_duration_since(self.epoch))
-    }
-
-    fn moment(&self, now: Instant) -> Moment {
-        let width = (self.config.window.as_nanos() / BUCKETS as u128).max(1);
-        let bucket = now.saturating_duration_since(self.epoch).as_nanos() / width;
-        Moment { now, bucket: u64::try_from(bucket).unwrap_or(u64::MAX) }
-    }
-
-    /// The bucket successes are counted in. The clock is read only where a share is asked for.
-    fn bucket(&self) -> u64 {
-        if self.config.counts_successes() { self.moment(time::now()).bucket } else { 0 }
-    }
+/// What is kept of a circuit that is not as good as new.
+#[derive(Debug)]
+struct Kept {
+    circuit: Circuit,
+    refusal: Refusal,
 }
 
 // === impl State ===
 
 impl State {
     pub(super) fn new(rules: &Arc<Rules>, key: Arc<str>) -> Self {
-        Self { word: Word::new(), circuit: Mutex::new(None), key, rules: Arc::clone(rules) }
+        Self { word: Word::new(), kept: Mutex::new(None), key, rules: Arc::clone(rules) }
     }
 
     /// The generation a call passes in, if calls pass without asking.
@@ -82,36 +56,58 @@ impl State {
     /// Asks the circuit whether a call passes: its generation, and its ticket if it is a probe.
     #[cold]
     pub(super) fn admit(&self, call: CallId) -> Result<(u16, Option<Ticket>), Failure> {
-        let mut facing = None;
-        let (generation, answer, change) = self.with(|circuit, rules, at| {
-            let (answer, change) = circuit.admit(&rules.config, at.now);
-            if matches!(answer, Answer::Refuse(_)) {
-                facing = Some((circuit.state(at.now), circuit.failures(at)));
-            }
-            (circuit.generation(), answer, change)
+        if let Some(failure) = self.refuses() {
+            return Err(self.refused(call, failure));
+        }
+        let (generation, answer, change) = self.with(|kept, rules, at| {
+            let (answer, change) = kept.circuit.admit(&rules.config, at.now);
+            let answer = match answer {
+                Answer::Pass => Ok(None),
+                Answer::Probe(ticket) => Ok(Some(ticket)),
+                Answer::Refuse(wait) => Err(self.refusal(kept, wait, at)),
+            };
+            (kept.circuit.generation(), answer, change)
         });
         self.tell_change(change);
         match answer {
-            Answer::Pass => Ok((generation, None)),
-            Answer::Probe(ticket) => {
-                self.shown(|key| self.rules.facts.emit(&Fact::Probe { call, key }));
-                Ok((generation, Some(ticket)))
+            Ok(ticket) => {
+                if ticket.is_some() {
+                    self.shown(|key| self.rules.facts.emit(&Fact::Probe { call, key }));
+                }
+                Ok((generation, ticket))
             }
-            Answer::Refuse(wait) => Err(self.shown(|key| {
-                let (state, failures) = facing.unwrap_or((crate::event::Circuit::Open, 0));
-                let failure = refusal(key, state, failures, wait);
-                self.rules.facts.emit(&Fact::Refused { call, gate: GATE, key, failure: &failure });
-                failure
-            })),
+            Err(failure) => Err(self.refused(call, failure)),
         }
+    }
+
+    /// The refusal of a circuit that is open and not due: nothing changes by it.
+    fn refuses(&self) -> Option<Failure> {
+        let mut slot = self.lock();
+        let kept = slot.as_mut()?;
+        let at = self.rules.moment();
+        let wait = kept.circuit.refuses(at.now)?;
+        Some(self.refusal(kept, wait, at))
+    }
+
+    fn refusal(&self, kept: &mut Kept, wait: Option<Duration>, at: Moment) -> Failure {
+        let Kept { circuit, refusal } = kept;
+        let (generation, state) = (circuit.generation(), circuit.state(at.now));
+        let facing = Facing { generation, state, failures: circuit.failures(at) };
+        refusal.of(facing, wait, || self.shown(str::to_owned))
+    }
+
+    fn refused(&self, call: CallId, failure: Failure) -> Failure {
+        let rules = &self.rules;
+        self.shown(|key| rules.facts.emit(&Fact::Refused { call, gate: GATE, key, failure: &failure }));
+        failure
     }
 
     pub(super) fn is_callable(&self) -> bool {
         if self.word.told().passes {
             return true;
         }
-        let circuit = self.lock();
-        circuit.as_ref().is_none_or(|circuit| circuit.is_callable(&self.rules.config, time::now()))
+        let kept = self.lock();
+        kept.as_ref().is_none_or(|kept| kept.circuit.is_callable(&self.rules.config, time::now()))
     }
 
     /// A success that told nothing but that it is one.
@@ -124,8 +120,7 @@ impl State {
                 _ => Counted::No,
             };
         }
-        let bucket = self.rules.bucket();
-        match self.word.succeed(generation, bucket) {
+        match self.word.succeed(generation, self.rules.bucket()) {
             Counted::No if self.begin_bucket(generation) => Counted::Yes,
             counted => counted,
         }
@@ -134,7 +129,11 @@ impl State {
     /// The end of a call that the circuit must hear of.
     #[cold]
     pub(super) fn settle(&self, generation: u16, ticket: Option<Ticket>, report: &Report) {
-        let (change, lost) = self.with(|circuit, rules, at| {
+        // Of another life of the circuit, it changes nothing.
+        if self.word.told().generation != generation {
+            return;
+        }
+        let (change, lost) = self.with(|Kept { circuit, .. }, rules, at| {
             let lost = circuit.generation() == generation && circuit.is_cache_lost(&rules.config, report);
             (circuit.settle(&rules.config, generation, ticket, report, at), lost)
         });
@@ -146,18 +145,15 @@ impl State {
 
     /// Changes the circuit by hand.
     pub(super) fn by_hand(&self, change: impl FnOnce(&mut Circuit, Instant) -> Option<Change>) {
-        let change = self.with(|circuit, _, at| change(circuit, at.now));
+        let change = self.with(|kept, _, at| change(&mut kept.circuit, at.now));
         self.tell_change(change);
     }
 
     pub(super) fn snapshot(&self) -> CircuitSnapshot {
         let counted = self.word.count() > 0;
-        let circuit = self.lock();
-        let at = self.rules.moment(time::now());
-        let mut snapshot = circuit.as_ref().map_or_else(CircuitSnapshot::default, |circuit| {
-            CircuitSnapshot::of(circuit, &self.rules.config, at)
-        });
-        drop(circuit);
+        let at = self.rules.moment();
+        let of = |kept: &Box<Kept>| CircuitSnapshot::of(&kept.circuit, &self.rules.config, at);
+        let mut snapshot = self.lock().as_ref().map(of).unwrap_or_default();
         if counted {
             snapshot.last_outcome = Some(Verdict::Success);
         }
@@ -193,10 +189,10 @@ impl State {
     /// The first success of a bucket: nobody else need hear of it while nothing is kept of the buckets before.
     #[cold]
     fn begin_bucket(&self, generation: u16) -> bool {
-        let circuit = self.lock();
-        let at = self.rules.moment(time::now());
+        let kept = self.lock();
+        let at = self.rules.moment();
         let told = self.word.told();
-        if circuit.is_some() || told.generation != generation || !told.is_calm {
+        if kept.is_some() || told.generation != generation || !told.is_calm {
             return false;
         }
         let (count, bucket) = self.word.take(at.bucket);
@@ -209,26 +205,27 @@ impl State {
     }
 
     /// Asks the circuit, under its lock. What was counted meanwhile is added first.
-    fn with<T>(&self, ask: impl FnOnce(&mut Circuit, &Rules, Moment) -> T) -> T {
+    fn with<T>(&self, ask: impl FnOnce(&mut Kept, &Rules, Moment) -> T) -> T {
         let rules = &*self.rules;
         let mut slot = self.lock();
-        let at = rules.moment(time::now());
+        let at = rules.moment();
         let (count, bucket) = self.word.take(at.bucket);
         let generation = self.word.told().generation;
-        let circuit = slot.get_or_insert_with(|| Box::new(Circuit::new(generation, self.seed())));
-        circuit.add_successes(bucket, count);
-        let answer = ask(circuit, rules, at);
-        let bucket = if rules.config.counts_successes() { at.bucket } else { 0 };
-        let told = circuit.told(&rules.config);
-        if circuit.is_fresh(&rules.config, at) {
+        let kept = slot.get_or_insert_with(|| {
+            Box::new(Kept { circuit: Circuit::new(generation, self.seed()), refusal: Refusal::default() })
+        });
+        kept.circuit.add_successes(bucket, count);
+        let answer = ask(kept, rules, at);
+        let told = kept.circuit.told(&rules.config);
+        if kept.circuit.is_fresh(&rules.config, at) {
             *slot = None;
         }
-        self.word.put(told, bucket, 0);
+        self.word.put(told, at.bucket, 0);
         answer
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Box<Circuit>>> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Kept>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Each key has a jitter of its own, the same in each run.
@@ -241,30 +238,13 @@ impl State {
 impl Idle for State {
     /// What is usual for a key is given up with it.
     fn is_idle(&self) -> bool {
-        let circuit = match self.circuit.try_lock() {
-            Ok(circuit) => circuit,
+        let kept = match self.kept.try_lock() {
+            Ok(kept) => kept,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        let at = self.rules.moment(time::now());
+        let at = self.rules.moment();
         let counted = self.word.count() > 0 && !self.word.is_behind(at.bucket, BUCKETS as u64);
-        !counted && circuit.as_ref().is_none_or(|circuit| circuit.is_idle(&self.rules.config, at))
+        !counted && kept.as_ref().is_none_or(|kept| kept.circuit.is_idle(&self.rules.config, at))
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn refusal(key: &str, state: crate::event::Circuit, failures: u32, wait: Option<Duration>) -> Failure {
-    use crate::event::Circuit as Shown;
-    let state = match state {
-        Shown::HalfOpen => "half-open, and its probes are out",
-        Shown::ForcedOpen => "held open by hand",
-        Shown::Closed => "closed again, and lets calls back in by parts",
-        Shown::Open | Shown::Disabled | Shown::Observe => "open",
-    };
-    let next_try = wait.map_or_else(|| "unknown".to_owned(), |wait| format!("in {wait:.1?}"));
-    let message = format!("{key} is {state}; failures: {failures}, next try: {next_try}");
-    Failure::local(Code::CircuitOpen, message).with_retry_after(wait)
 }

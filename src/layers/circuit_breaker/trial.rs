@@ -40,13 +40,14 @@ impl Trial {
     pub(super) fn new<R: Ask>(
         state: Arc<State>,
         request: &R,
+        call: CallId,
         (generation, ticket): (u16, Option<Ticket>),
     ) -> Self {
         let config = &state.rules.config;
         let begun = if config.slow.is_some() { state.rules.nanos() } else { 0 };
         let input = if config.weighs() { request.cost().input } else { 0 };
         Self {
-            call: request.call().id,
+            call,
             begun,
             input: u32::try_from(input).unwrap_or(u32::MAX),
             output: 0,

@@ -29,6 +29,17 @@ impl Circuit {
         }
     }
 
+    /// Whether every call is refused now, whatever else; and until when, where anybody knows.
+    pub(in super::super) fn refuses(&self, now: Instant) -> Option<Option<Duration>> {
+        match &self.state {
+            State::Closed { paused: Some(until), .. } | State::Open { until } if *until > now => {
+                Some(Some(*until - now))
+            }
+            State::ForcedOpen => Some(None),
+            _ => None,
+        }
+    }
+
     /// What calls are told that do not ask.
     pub(in super::super) fn told(&self, config: &CircuitBreakerConfig) -> Told {
         let (passes, counts) = match &self.state {
