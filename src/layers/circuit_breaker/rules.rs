@@ -35,6 +35,12 @@ impl Rules {
         nanos(time::now().saturating_duration_since(self.epoch))
     }
 
+    /// Each key has a jitter of its own, the same in each run.
+    pub(super) fn seed(&self, key: &str) -> Option<u64> {
+        let mix = |seed: u64| key.bytes().fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
+        self.config.seed.map(mix)
+    }
+
     /// The bucket of now.
     pub(super) fn bucket(&self) -> u64 {
         self.nanos() / self.width

@@ -180,6 +180,11 @@ impl State {
         told
     }
 
+    #[cfg(test)]
+    pub(super) fn generation(&self) -> u16 {
+        self.word.told().generation
+    }
+
     fn tell_change(&self, change: Option<Change>) {
         if let Some(Change { from, to, cause, rest }) = change {
             self.shown(|key| self.rules.facts.emit(&Fact::Transition { key, from, to, cause, rest }));
@@ -212,7 +217,10 @@ impl State {
         let (count, bucket) = self.word.take(at.bucket);
         let generation = self.word.told().generation;
         let kept = slot.get_or_insert_with(|| {
-            Box::new(Kept { circuit: Circuit::new(generation, self.seed()), refusal: Refusal::default() })
+            Box::new(Kept {
+                circuit: Circuit::new(generation, rules.seed(&self.key)),
+                refusal: Refusal::default(),
+            })
         });
         kept.circuit.add_successes(bucket, count);
         let answer = ask(kept, rules, at);
@@ -226,12 +234,6 @@ impl State {
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<Kept>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Each key has a jitter of its own, the same in each run.
-    fn seed(&self) -> Option<u64> {
-        let mix = |seed: u64| self.key.bytes().fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
-        self.rules.config.seed.map(mix)
     }
 }
 
