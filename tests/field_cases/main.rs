@@ -79,7 +79,6 @@ fn needs(case: &Case) -> Option<&'static str> {
     let config = &case.config;
     let gated = |config: &case::Config| {
         [
-            (config.breaker.is_some(), "needs the circuit breaker"),
             (config.bulkhead.is_some(), "needs the bulkhead"),
             (config.limiter.is_some(), "needs the rate limiter"),
         ]

@@ -13,10 +13,11 @@ use tower::{Layer, Service, ServiceExt};
 use watertight::chat::{Ask, Assembler, CallId, Completion, Event, Message, Protocol, Request};
 use watertight::event::{Fact, Facts};
 use watertight::failure::{BoxError, ConfigError, Failure};
+use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::failover::FailoverConfig;
 use watertight::layers::retry::{Jitter, RetryConfig};
 use watertight::layers::timeout::{Clocks, KeepAlive};
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, RetryLayer};
+use watertight::layers::{CircuitBreakerLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer};
 use watertight::protocol;
 use watertight::provider::{HttpClient, Profile, Provider};
 use watertight::testing::{Journal, Player, Script, Server};
@@ -206,7 +207,7 @@ where
     seen.partial = Some(assembler.partial());
 }
 
-/// The stack of the cases: failover around retry around clocks around a provider.
+/// The stack of the cases: failover around retry around breaker around clocks around a provider.
 fn stack<C, B>(
     case: &Case,
     clients: Vec<(C, String)>,
@@ -238,8 +239,8 @@ where
             Profile::new(name.as_str(), spoken, url).with_key(target.key.as_deref().unwrap_or("key"));
         profile.default_model = target.model;
         let provider = Provider::over(client, profile)?.facts(facts).wall(wall);
-        let (retry, clocks) = (RetryLayer::new(retry(config)?)?, clocks(config)?);
-        candidates.push(retry.layer(clocks.layer(provider)));
+        let (retry, breaker, clocks) = (RetryLayer::new(retry(config)?)?, breaker(config)?, clocks(config)?);
+        candidates.push(retry.layer(breaker.layer(clocks.layer(provider))));
     }
     let first = candidates.remove(0);
     let failover = FailoverLayer::new(candidates).named(config.providers.iter().map(String::as_str))?;
@@ -258,6 +259,32 @@ pub(crate) fn retry(config: &Config) -> Result<RetryConfig, ConfigError> {
         budget: None,
         seed: Some(7),
         ..RetryConfig::default()
+    })
+}
+
+/// The failure-rate rule alone. A case without a breaker has one that is switched off.
+pub(crate) fn breaker(config: &Config) -> Result<CircuitBreakerLayer, ConfigError> {
+    let Some(breaker) = config.breaker else {
+        let layer = CircuitBreakerLayer::default();
+        layer.handle().expect("the one circuit").disable();
+        return Ok(layer);
+    };
+    let rest = Duration::from_millis(breaker.open_ms);
+    let clocks =
+        Duration::from_millis(config.ttfb_ms.unwrap_or_default().max(config.idle_ms.unwrap_or_default()));
+    CircuitBreakerLayer::new(CircuitBreakerConfig {
+        failures: None,
+        ratio: Some(breaker.failure_ratio),
+        min_calls: breaker.min_calls,
+        rest,
+        max_rest: rest,
+        growth: 1.0,
+        jitter: 0.0,
+        probes: breaker.half_open_max,
+        successes: 1,
+        lease: rest.max(clocks),
+        ramp: None,
+        ..CircuitBreakerConfig::default()
     })
 }
 
