@@ -157,8 +157,18 @@ pub fn a_service_readied_and_dropped_loses_nothing(make: Make) -> Verdict {
     })
 }
 
-/// A call of each kind: its scripts, and whether others are in flight when it begins.
-fn plans() -> Vec<(Vec<Script>, bool)> {
+/// Who is in flight when a call begins.
+#[derive(Clone, Copy)]
+enum Crowd {
+    Nobody,
+    /// One that stays.
+    Stays,
+    /// One that leaves after so many polls.
+    Leaves(usize),
+}
+
+/// A call of each kind: its scripts, and who is before it.
+fn plans() -> Vec<(Vec<Script>, Crowd)> {
     let slow = Script {
         head: vec![Act::Wait(15)],
         body: vec![
@@ -174,36 +184,40 @@ fn plans() -> Vec<(Vec<Script>, bool)> {
     let fails = Script::head([Act::Wait(15), Act::Fail(fail(Code::Server))]);
     let breaks = Script::body([Act::Text("x"), Act::Wait(15), Act::Fail(fail(Code::Transport))]);
     vec![
-        (vec![slow.clone()], false),
-        (vec![slow.clone(), slow.clone()], true),
-        (vec![fails.clone(), slow.clone()], false),
-        (vec![fails.clone(), fails], false),
-        (vec![breaks, slow], false),
+        (vec![slow.clone()], Crowd::Nobody),
+        (vec![slow.clone(), slow.clone()], Crowd::Stays),
+        (vec![slow.clone(), slow.clone()], Crowd::Leaves(4)),
+        (vec![fails.clone(), slow.clone()], Crowd::Nobody),
+        (vec![fails.clone(), fails], Crowd::Nobody),
+        (vec![breaks, slow], Crowd::Nobody),
     ]
 }
 
 /// Makes a call and polls it so often, through its answer, too; then drops it. Whether it had come to its end.
-async fn polled(service: &mut Svc, waker: &Waker, polls: usize) -> bool {
-    let mut left = polls;
-    let mut answer = service.call(request());
-    let mut reply = loop {
-        if left == 0 {
-            return false;
-        }
-        left -= 1;
-        match answer.as_mut().poll(&mut Context::from_waker(waker)) {
-            Poll::Ready(Ok(reply)) => break reply,
-            Poll::Ready(Err(_)) => return true,
-            Poll::Pending => tokio::time::advance(TICK).await,
-        }
-    };
-    drop(answer);
-    while left > 0 {
-        left -= 1;
-        match reply.poll_next_unpin(&mut Context::from_waker(waker)) {
-            Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(_) => return true,
-            Poll::Pending => tokio::time::advance(TICK).await,
+async fn polled(service: &mut Svc, waker: &Waker, polls: usize, mut between: impl FnMut(usize)) -> bool {
+    let mut answer = Some(service.call(request()));
+    let mut reply = None;
+    for poll in 0..polls {
+        between(poll);
+        let cx = &mut Context::from_waker(waker);
+        let pending = match (&mut answer, &mut reply) {
+            (Some(call), _) => match call.as_mut().poll(cx) {
+                Poll::Ready(Ok(came)) => {
+                    (answer, reply) = (None, Some(came));
+                    false
+                }
+                Poll::Ready(Err(_)) => return true,
+                Poll::Pending => true,
+            },
+            (None, Some(events)) => match events.poll_next_unpin(cx) {
+                Poll::Ready(Some(Ok(_))) => false,
+                Poll::Ready(_) => return true,
+                Poll::Pending => true,
+            },
+            (None, None) => false,
+        };
+        if pending {
+            tokio::time::advance(TICK).await;
         }
     }
     false
@@ -225,7 +239,7 @@ pub fn a_call_dropped_anywhere_gives_everything_back(make: Make) -> Verdict {
 }
 
 /// One of these calls. Whether it had come to its end when it was dropped.
-async fn dropped(make: Make, scripts: &[Script], crowd: bool, polls: usize) -> Result<bool, String> {
+async fn dropped(make: Make, scripts: &[Script], crowd: Crowd, polls: usize) -> Result<bool, String> {
     let scripts = scripts.iter().cloned().chain([Script::says("x")]);
     let (row, door) = (make(&quiet()), Door::new(scripts));
     let service = (row.wrap)(door.clone());
@@ -234,14 +248,19 @@ async fn dropped(make: Make, scripts: &[Script], crowd: bool, polls: usize) -> R
     let knowing = Arc::strong_count(&alarm);
 
     let mut first = service.clone();
-    let occupant = match crowd {
-        true => Some(first.ready().await.map_err(|_| "never ready")?.call(request()).await),
-        false => None,
+    let mut before = match crowd {
+        Crowd::Nobody => None,
+        _ => Some(first.ready().await.map_err(|_| "never ready")?.call(request()).await),
     };
     let mut second = service.clone();
     ensure!(ready(&mut second, &waker).is_ready(), "not ready behind an open door");
-    let ended = polled(&mut second, &waker, polls).await;
-    drop((second, occupant, first));
+    let ended = polled(&mut second, &waker, polls, |poll| {
+        if matches!(crowd, Crowd::Leaves(after) if after == poll) {
+            before = None;
+        }
+    });
+    let ended = ended.await;
+    drop((second, before, first));
 
     ensure!(held(&row, &door) == [0; 3], "holds {:?}", held(&row, &door));
     ensure!(Arc::strong_count(&alarm) == knowing, "someone would still wake the caller");

@@ -28,7 +28,7 @@ use tower::{Layer, Service};
 use twins::{lesson, twin};
 use watertight::chat::{Event, Reply, Request, ToolRequest};
 use watertight::failure::{BoxError, Failure};
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
 use watertight::observe::Plain;
 
 /// Holds every layer to a law, and rejects its twins.
@@ -213,9 +213,11 @@ fn no_bound_of_an_answer_leaks() {
     let failover = FailoverLayer::new([Bare]);
     let failover = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(failover)));
     let reset = fits::<Request, _>(ResetLayer::default());
+    let bulkhead = BulkheadLayer::default();
+    let bulkhead = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(bulkhead)));
     let stack = reset.layer(failover.layer(Bare));
     assert!(is_clone!(watertight::layers::failover::Failover<Bare>));
     assert!(!is_clone!(Derived<Bare, NotClone>));
     assert!(is_clone!(Derived<Bare, ()>), "the question tells them apart");
-    drop((clocks.layer(Bare), retry.layer(Bare), stack));
+    drop((clocks.layer(Bare), retry.layer(Bare), bulkhead.layer(Bare), stack));
 }

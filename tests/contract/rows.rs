@@ -8,10 +8,12 @@ use tower::{Layer, Service, ServiceExt};
 use watertight::chat::{BoxReply, Event, Reply, Request, Watchers};
 use watertight::event::Facts;
 use watertight::failure::{Code, Failure};
+use watertight::key::KeyBy;
+use watertight::layers::bulkhead::{BulkheadConfig, StateSnapshot};
 use watertight::layers::reset::ResetConfig;
 use watertight::layers::retry::{BudgetConfig, Jitter, RetryConfig};
 use watertight::layers::timeout::Clocks;
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
 
 use crate::door::Door;
 use crate::support::{Act, Script, fail};
@@ -35,12 +37,14 @@ pub struct Row {
 pub type Make = fn(&Facts) -> Row;
 
 /// Every layer.
-pub const TABLE: [(&str, Make); 5] = [
+pub const TABLE: [(&str, Make); 7] = [
     ("timeout", timeout),
     ("retry", retry),
     ("failover", failover),
     ("failover of two", failover_of_two),
     ("reset", reset),
+    ("bulkhead", bulkhead),
+    ("bulkhead by key", bulkhead_by_key),
 ];
 
 /// A layer that remembers: so many calls of this kind teach it something, and then a call through a second service,
@@ -69,6 +73,23 @@ pub fn lessons() -> Vec<Lesson> {
             second: Script::says("x"),
             reaches: 0,
         },
+        // Its slot is taken, and the second waits in line until it is refused.
+        Lesson {
+            name: "bulkhead",
+            make: bulkhead,
+            first: Script::says("x"),
+            calls: 1,
+            second: Script::says("x"),
+            reaches: 0,
+        },
+        Lesson {
+            name: "bulkhead by key",
+            make: bulkhead_by_key,
+            first: Script::says("x"),
+            calls: 1,
+            second: Script::says("x"),
+            reaches: 0,
+        },
     ]
 }
 
@@ -80,6 +101,8 @@ pub fn stories() -> Vec<(&'static str, Make, Script)> {
         ("retry", retry, fails()),
         ("failover of two", failover_of_two, fails()),
         ("reset", reset, Script::body([Act::Text("x"), Act::Fail(fail(Code::Transport))])),
+        ("bulkhead", bulkhead, Script::says("x")),
+        ("bulkhead by key", bulkhead_by_key, Script::says("x")),
     ]
 }
 
@@ -113,6 +136,32 @@ fn failover_of_two(facts: &Facts) -> Row {
 fn reset(facts: &Facts) -> Row {
     let config = ResetConfig { resets: 1, delay: Duration::from_millis(20), ..ResetConfig::default() };
     row(ResetLayer::new(config).unwrap().facts(facts))
+}
+
+fn bulkhead(facts: &Facts) -> Row {
+    walled(KeyBy::Nothing, facts)
+}
+
+fn bulkhead_by_key(facts: &Facts) -> Row {
+    walled(KeyBy::Model, facts)
+}
+
+/// One slot, and a short line.
+fn walled(key: KeyBy, facts: &Facts) -> Row {
+    let config = BulkheadConfig {
+        key,
+        max_concurrent: Some(1),
+        max_waiting: 2,
+        max_wait: Duration::from_millis(100),
+        ..BulkheadConfig::default()
+    };
+    let layer = BulkheadLayer::new(config).unwrap().facts(facts);
+    let handle = layer.handle();
+    let held = move || {
+        let count = |state: &StateSnapshot| (state.in_flight + state.waiting) as usize;
+        handle.snapshot().states.iter().map(count).sum()
+    };
+    Row { held: Box::new(held), ..row(layer) }
 }
 
 /// A layer that counts no calls.

@@ -5,6 +5,7 @@
 //! allocations are exact. The work is a call through a service that is ready and answers at once, so a cost contains
 //! that of the bare service, which each table begins with.
 
+mod keys;
 mod measure;
 mod theirs;
 mod work;
@@ -12,9 +13,11 @@ mod work;
 use measure::{Contender, compare};
 use tower::Layer;
 use watertight::event::Facts;
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, RetryLayer};
+use watertight::key::KeyBy;
+use watertight::layers::bulkhead::BulkheadConfig;
+use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer};
 use watertight::observe::Plain;
-use work::{Chat, Http, Value, calls, makes, reads};
+use work::{Chat, Http, Stuck, Value, calls, makes, reads, refusals};
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -24,10 +27,12 @@ fn main() {
         "", "ns", "allocs", "2 threads", "ours/theirs", "2 threads"
     );
     timeouts();
+    bulkheads();
     retries();
     failovers();
     stacks();
     chunks();
+    keyed();
 }
 
 /// Prints a table: the bare service, ours, and the peers.
@@ -64,6 +69,37 @@ fn timeouts() {
             calls("ours: DualClockTimeout", DualClockTimeoutLayer::default().facts(&facts()).layer(Http)),
             calls("tower Timeout", theirs::tower_timeout(Http)),
             calls("tower-resilience time limiter", theirs::time_limiter(Http)),
+        ],
+    );
+}
+
+/// At most so many calls of each caller, or of all.
+fn wall(key: KeyBy, max_concurrent: u32, max_waiting: u32) -> BulkheadLayer {
+    let max_concurrent = Some(max_concurrent);
+    let max_keys = 2 * keys::MANY;
+    let config = BulkheadConfig { key, max_concurrent, max_waiting, max_keys, ..BulkheadConfig::default() };
+    BulkheadLayer::new(config).expect("it can work").facts(&facts())
+}
+
+fn bulkheads() {
+    table(
+        "bulkhead, with room",
+        true,
+        &[
+            calls("bare", Value),
+            calls("ours: Bulkhead", wall(KeyBy::Nothing, 1 << 20, 32).layer(Value)),
+            calls("ours: Bulkhead by caller", wall(KeyBy::Caller, 1 << 20, 32).layer(Value)),
+            calls("tower ConcurrencyLimit", theirs::tower_concurrency(Value)),
+            calls("tower-resilience bulkhead", theirs::bulkhead(1 << 20, Value)),
+        ],
+    );
+    // The peer's refuses by a timer of no length, which takes a turn of the runtime's clock: a millisecond.
+    table(
+        "bulkhead, full",
+        true,
+        &[
+            calls("bare", Value),
+            refusals("ours: Bulkhead, refused", 1, wall(KeyBy::Nothing, 1, 0).layer(Stuck)),
         ],
     );
 }
@@ -109,6 +145,27 @@ fn stacks() {
             calls("tower-resilience, stack of 5", theirs::stack_of_five(Http)),
         ],
     );
+}
+
+/// One caller alone, and among a million others; and what each of those takes.
+fn keyed() {
+    let alone = wall(KeyBy::Caller, 1 << 20, 32).layer(Value);
+    let among = wall(KeyBy::Caller, 1 << 20, 32).layer(Value);
+    let bulkhead = keys::fill(among.clone());
+    let (one, many) = (keys::governor(), keys::governor());
+    let governor = keys::fill_governor(&many);
+    table(
+        "one hot key",
+        true,
+        &[
+            calls("bare", Value),
+            calls("ours: Bulkhead, alone", alone),
+            calls("ours: Bulkhead, among 1,000,000", among),
+            keys::checks("governor keyed, alone", one),
+            keys::checks("governor keyed, among 1,000,000", many),
+        ],
+    );
+    println!("\nbytes of an idle key: Bulkhead {bulkhead:.0}, governor {governor:.0}");
 }
 
 /// A unit is one event of a stream that has no end.

@@ -2,7 +2,7 @@
 //! and disturbs them all.
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,9 @@ const BATCHES: usize = 300;
 
 /// Two threads need longer batches, so that they run beside each other for most of one.
 const SHARED_BATCH: Duration = Duration::from_micros(100);
-const SHARED_BATCHES: usize = 1_000;
+
+/// How long two threads are at it in all, for one table.
+const SHARED_TIME: Duration = Duration::from_secs(2);
 
 /// How much of a batch two threads must have run beside each other for it to count.
 const OVERLAP: f64 = 0.8;
@@ -78,15 +80,23 @@ fn compare_shared(contenders: &[Contender]) -> Vec<Option<f64>> {
     // Measured with one thread, since with two they take longer, and never less.
     let sizes: Vec<usize> = one.iter_mut().map(|run| size(run, SHARED_BATCH)).collect();
     let runtime = tokio::runtime::Handle::current();
-    let line = StartLine::default();
+    let (line, over, begun) = (StartLine::default(), AtomicBool::new(false), Instant::now());
     let spans = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for mut workers in [one, two] {
-            let (runtime, line, sizes, spans) = (&runtime, &line, &sizes, &spans);
+        for (at, mut workers) in [one, two].into_iter().enumerate() {
+            let (runtime, line, over, sizes, spans) = (&runtime, &line, &over, &sizes, &spans);
             scope.spawn(move || {
                 let _entered = runtime.enter();
-                let mut own = Vec::with_capacity(SHARED_BATCHES * workers.len());
-                for _ in 0..SHARED_BATCHES {
+                let mut own = Vec::new();
+                loop {
+                    // One decides, before both stand at the line, so that both stop at the same.
+                    if at == 0 && begun.elapsed() > SHARED_TIME {
+                        over.store(true, Ordering::Relaxed);
+                    }
+                    line.wait();
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
                     for (run, size) in workers.iter_mut().zip(sizes) {
                         line.wait();
                         let start = Instant::now();
@@ -147,7 +157,7 @@ impl StartLine {
         while self.0.load(Ordering::Acquire) < whole {
             spins += 1;
             // On a machine with one free core the other must have its turn.
-            if spins.is_multiple_of(1 << 17) {
+            if spins.is_multiple_of(1 << 13) {
                 std::thread::yield_now();
             }
             spin_loop();

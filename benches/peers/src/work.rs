@@ -1,6 +1,6 @@
 //! The work: a call through a service that is always ready, in three kinds of answers.
 
-use std::future::{Future, Ready, ready};
+use std::future::{Future, Pending, Ready, pending, ready};
 use std::hint::black_box;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -27,6 +27,10 @@ pub struct Http;
 /// Answers at once with a stream that has no end.
 #[derive(Clone, Copy, Debug)]
 pub struct Chat;
+
+/// Never answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Stuck;
 
 /// Fails at once.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +80,20 @@ impl Stream for Texts {
     }
 }
 
+impl Service<Request> for Stuck {
+    type Response = Plain<u64>;
+    type Error = Failure;
+    type Future = Pending<Result<Plain<u64>, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request) -> Self::Future {
+        pending()
+    }
+}
+
 /// Calls a service, and drops what it answers.
 pub fn calls<S>(name: &'static str, service: S) -> Contender
 where
@@ -100,6 +118,40 @@ where
                 while call.as_mut().poll(&mut cx).map(black_box).is_pending() {
                     std::hint::spin_loop();
                 }
+            }
+        }
+    })
+}
+
+/// Makes so many calls of a service, keeps those that have no answer, and measures calls that are refused from then on.
+pub fn refusals<S>(name: &'static str, before: usize, service: S) -> Contender
+where
+    S: Service<Request, Future: Send> + Clone + Send + 'static,
+{
+    let (mut first, mut cx) = (service.clone(), Context::from_waker(Waker::noop()));
+    let mut kept = Vec::new();
+    for _ in 0..before {
+        assert!(first.poll_ready(&mut cx).is_ready());
+        let mut call = Box::pin(first.call(request()));
+        if call.as_mut().poll(&mut cx).is_pending() {
+            kept.push(call);
+        }
+    }
+    Contender::new(name, move || {
+        // The maker holds them as long as there are workers to be made and measured.
+        let _ = &kept;
+        let (mut service, request) = (service.clone(), request());
+        move |calls| {
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..calls {
+                assert!(service.poll_ready(&mut cx).is_ready());
+                let mut call = pin!(service.call(request.clone()));
+                let answer = loop {
+                    if let Poll::Ready(answer) = call.as_mut().poll(&mut cx) {
+                        break answer;
+                    }
+                };
+                assert!(black_box(answer).is_err(), "{name} is not refused");
             }
         }
     })
