@@ -16,12 +16,12 @@ fn idle(limit: u32) -> Tally {
 }
 
 fn ask(lane: &Lane) -> Asked {
-    lane.ask(8, crate::time::now())
+    lane.ask(8, crate::time::now)
 }
 
 fn join(lane: &Lane) -> Ticket {
     match ask(lane) {
-        Asked::Joined(ticket) => ticket,
+        Asked::Joined(ticket, _) => ticket,
         other => panic!("no slot is free, and there is room in line: {other:?}"),
     }
 }
@@ -59,7 +59,7 @@ fn loom_a_slot_is_not_lost_between_release_and_join() {
         let release = thread::spawn(move || other.release());
         let asked = ask(&lane);
         release.join().unwrap();
-        if let Asked::Joined(ticket) = asked {
+        if let Asked::Joined(ticket, _) = asked {
             assert!(lane.is_granted(ticket, Waker::noop()));
         }
         assert_eq!(lane.tally(), Tally { limit: 1, in_flight: 1, waiting: 0 });
