@@ -11,10 +11,14 @@ use std::task::{Context, Poll, Waker};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use futures_util::Stream;
+use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
 use watertight::failure::Failure;
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::key::{Caller, KeyBy};
+use watertight::layers::bulkhead::BulkheadConfig;
+use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::observe::Plain;
 
 #[global_allocator]
 static ALLOCATIONS: divan::AllocProfiler = divan::AllocProfiler::system();
@@ -124,6 +128,109 @@ impl<T> Service<Request> for Once<T> {
     fn call(&mut self, _: Request) -> Self::Future {
         ready(Ok(self.0.take().expect("it is asked once")))
     }
+}
+
+/// Answers at once with nothing, and allocates nothing: for what many threads do at once.
+#[derive(Clone, Copy)]
+struct Nought;
+
+impl Service<Request> for Nought {
+    type Response = Plain<()>;
+    type Error = Failure;
+    type Future = Ready<Result<Plain<()>, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        black_box(request);
+        ready(Ok(Plain(())))
+    }
+}
+
+/// Calls of one thread between two looks at the clock.
+const ROUND: usize = 1_000;
+
+/// Calls from as many threads as the row says, each with a clone of the service and a request of its own. Read the time
+/// of an item: a call of one of them.
+fn rounds<S>(bencher: Bencher<'_, '_>, service: &S, request: impl Fn() -> Request + Sync)
+where
+    S: Service<Request> + Clone + Sync,
+{
+    bencher.counter(ItemsCount::new(ROUND)).bench(|| {
+        let (mut service, request) = (service.clone(), request());
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..ROUND {
+            assert!(service.poll_ready(&mut cx).is_ready());
+            let call = pin!(service.call(request.clone()));
+            assert!(black_box(call.poll(&mut cx)).is_ready());
+        }
+    });
+}
+
+fn plain_request() -> Request {
+    Request::new("model").user("hello").streaming()
+}
+
+fn bulkhead(config: BulkheadConfig) -> BulkheadLayer {
+    BulkheadLayer::new(config).expect("it can work")
+}
+
+/// A bulkhead keyed by caller that knows so many of them.
+fn callers(known: usize) -> impl Service<Request> + Clone + Sync {
+    let layer = bulkhead(BulkheadConfig { key: KeyBy::Caller, ..BulkheadConfig::default() });
+    let mut service = layer.layer(Nought);
+    let mut cx = Context::from_waker(Waker::noop());
+    for caller in 0..known {
+        let request = plain_request().attach(Caller::new(format!("user-{caller}")));
+        assert!(pin!(service.call(request)).poll(&mut cx).is_ready());
+    }
+    service
+}
+
+#[divan::bench(threads = [1, 2])]
+fn round_bare(bencher: Bencher<'_, '_>) {
+    rounds(bencher, &Nought, plain_request);
+}
+
+#[divan::bench(threads = [1, 2])]
+fn round_bulkhead(bencher: Bencher<'_, '_>) {
+    rounds(bencher, &BulkheadLayer::default().layer(Nought), plain_request);
+}
+
+#[divan::bench(threads = [1, 2])]
+fn round_tower_concurrency_limit(bencher: Bencher<'_, '_>) {
+    rounds(bencher, &ConcurrencyLimitLayer::new(8).layer(Nought), plain_request);
+}
+
+#[divan::bench(threads = [1, 2])]
+fn round_bulkhead_with_budget(bencher: Bencher<'_, '_>) {
+    let config = BulkheadConfig { key: KeyBy::Nothing, ..BulkheadConfig::users() };
+    rounds(bencher, &bulkhead(config).layer(Nought), plain_request);
+}
+
+#[divan::bench(threads = [1, 2], args = [1, 1_000_000])]
+fn round_bulkhead_one_hot_key_of(bencher: Bencher<'_, '_>, known: usize) {
+    rounds(bencher, &callers(known), || plain_request().attach(Caller::new("user-0")));
+}
+
+/// Every slot is taken, and nobody may wait.
+#[divan::bench(threads = [1, 2])]
+fn round_bulkhead_refusal(bencher: Bencher<'_, '_>) {
+    let config = BulkheadConfig { max_concurrent: Some(1), max_waiting: 0, ..BulkheadConfig::default() };
+    let layer = bulkhead(config);
+    let mut held = layer.layer(Always);
+    let mut call = pin!(held.call(plain_request()));
+    let reply = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(reply, Poll::Ready(Ok(_))), "the slot is free, and kept with the reply");
+    rounds(bencher, &layer.layer(Nought), plain_request);
+    drop(reply);
+}
+
+#[divan::bench]
+fn call_bulkhead(bencher: Bencher<'_, '_>) {
+    calls(bencher, BulkheadLayer::default().layer(Always));
 }
 
 #[divan::bench]

@@ -118,6 +118,11 @@ fn clip(message: &str) -> Box<str> {
     while !message.is_char_boundary(end) {
         end -= 1;
     }
-    let clean: String = message[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let message = &message[..end];
+    // Nearly always: then it is copied once, and not looked at letter by letter.
+    if message.bytes().all(|byte| byte >= b' ' && byte.is_ascii() && byte != 0x7f) {
+        return message.trim().into();
+    }
+    let clean: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     clean.trim().into()
 }

@@ -42,6 +42,7 @@ impl Account {
         Reserved { tokens, window: self.window }
     }
 
+    #[inline]
     pub(super) fn see(&mut self, sign: Sign) {
         match sign {
             Sign::Output(bytes) => self.seen = self.seen.saturating_add(bytes),

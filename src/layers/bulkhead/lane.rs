@@ -31,8 +31,8 @@ struct Standing {
 pub(super) enum Asked {
     /// A slot.
     Taken,
-    /// A place.
-    Joined(Ticket),
+    /// A place, and since when.
+    Joined(Ticket, Instant),
     /// Neither, and how long it would take, if that can be guessed.
     Full(Tally, Option<Duration>),
 }
@@ -54,12 +54,13 @@ impl Lane {
     }
 
     /// Takes a slot, if one is free and nobody waits.
+    #[inline]
     pub(super) fn try_take(&self) -> bool {
         self.change(Count::take)
     }
 
     /// Takes a slot, or else the last place in a line of at most so many.
-    pub(super) fn ask(&self, most: u32, now: Instant) -> Asked {
+    pub(super) fn ask(&self, most: u32, now: impl FnOnce() -> Instant) -> Asked {
         let mut standing = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         // One may have come free meanwhile. After the change below its releaser knows that somebody waits.
         let mut known = self.count.load(Ordering::Acquire);
@@ -72,7 +73,10 @@ impl Lane {
             let next = taken.unwrap_or_else(|| count.join());
             match self.swap(known, next) {
                 Ok(()) if taken.is_some() => return Asked::Taken,
-                Ok(()) => return Asked::Joined(standing.line.join(now)),
+                Ok(()) => {
+                    let at = now();
+                    return Asked::Joined(standing.line.join(at), at);
+                }
                 Err(other) => known = other,
             }
         }
@@ -94,6 +98,7 @@ impl Lane {
     }
 
     /// Gives back a slot: to the head of the line, where there is one.
+    #[inline]
     pub(super) fn release(&self) {
         let before = Count::from_bits(self.count.fetch_add(RELEASED, Ordering::AcqRel));
         if before.waiting() > 0 {
@@ -142,6 +147,7 @@ impl Lane {
     }
 
     /// Changes the word, if the change holds for what it is at that instant.
+    #[inline]
     fn change(&self, to: impl Fn(Count) -> Option<Count>) -> bool {
         let mut known = self.count.load(Ordering::Relaxed);
         while let Some(next) = to(Count::from_bits(known)) {
@@ -153,6 +159,7 @@ impl Lane {
         false
     }
 
+    #[inline]
     fn swap(&self, known: u64, next: Count) -> Result<(), u64> {
         self.count.compare_exchange_weak(known, next.bits(), Ordering::AcqRel, Ordering::Acquire).map(drop)
     }

@@ -178,6 +178,7 @@ impl Bulkhead {
 impl<R: Ask> Admission<R> for Bulkhead {
     type Permit = Permit;
 
+    #[inline]
     fn admit(&self, request: &R) -> Admit<Permit> {
         match &self.states {
             States::One(state) => admit_to(state, Arc::clone, request),
@@ -202,13 +203,14 @@ impl ByKey {
     #[cold]
     fn refuse(&self, call: CallId, failure: &Failure) -> Failure {
         let Shared { name, facts, .. } = &*self.shared;
-        let failure = refusal(format!("{name}: {}", failure.message()), None);
+        let failure = refusal(&format!("{name}: {}", failure.message()), None);
         facts.emit(&Fact::Refused { call, gate: GATE, key: name, failure: &failure });
         failure
     }
 }
 
 /// Asks a key's state, which is held on to only by a call that passes or waits.
+#[inline]
 fn admit_to<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request: &R) -> Admit<Permit> {
     let state = holder.as_ref();
     let decision = state.decide(request);

@@ -21,16 +21,19 @@ pub struct Permit {
 // === impl Permit ===
 
 impl Permit {
+    #[inline]
     pub(super) const fn new(state: Arc<State>, account: Account, call: CallId) -> Self {
         Self { state, call, account }
     }
 }
 
 impl Observer for Permit {
+    #[inline]
     fn see(&mut self, sign: Sign) {
         self.account.see(sign);
     }
 
+    #[inline]
     fn settle(self, how: End<'_>) {
         let Self { state, call, account } = self;
         state.settle(&account, how);

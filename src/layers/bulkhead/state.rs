@@ -1,5 +1,6 @@
 //! What all calls of one key share.
 
+use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ pub(super) const GATE: &str = "bulkhead";
 /// When to come back to a full bulkhead of which nobody has waited yet, so that nothing is known of its calls: the first
 /// wait of a retry.
 const COME_BACK: Duration = Duration::from_secs(1);
+
+/// Bytes of a refusal beside the key, so that its message is written without growing.
+const WORDS: usize = 96;
 
 /// What all keys share.
 #[derive(Debug)]
@@ -71,8 +75,11 @@ impl State {
     }
 
     /// The end of a call in flight.
+    #[inline]
     pub(super) fn settle(&self, account: &Account, end: End<'_>) {
-        self.refund(account, account.used(end));
+        if self.budget.is_some() {
+            self.refund(account, account.used(end));
+        }
         self.lane.release();
     }
 
@@ -87,6 +94,7 @@ impl State {
         self.warn(warning, config.tokens);
     }
 
+    #[inline]
     pub(super) fn emit_admitted(&self, call: CallId, waited: Duration) {
         self.shared.facts.emit(&Fact::Admitted { call, gate: GATE, key: &self.key, waited });
     }
@@ -99,8 +107,11 @@ impl State {
     pub(super) fn full(&self, tally: Tally, guess: Option<Duration>) -> Failure {
         let Tally { limit, in_flight, waiting } = tally;
         let (key, most) = (&self.key, self.shared.config.max_waiting);
-        let message = format!("{key}: {in_flight} of {limit} slots taken, {waiting} of {most} waiting");
-        refusal(message, guess)
+        let mut message = String::with_capacity(key.len() + WORDS);
+        let words = format_args!("{key}: {in_flight} of {limit} slots taken, {waiting} of {most} waiting");
+        // A string takes whatever it is given.
+        let _ = message.write_fmt(words);
+        refusal(&message, guess)
     }
 
     /// The refusal of a call that waited as long as one may.
@@ -110,7 +121,7 @@ impl State {
         let message = format!(
             "{key}: waited {waited:?} in line, {in_flight} of {limit} slots taken, {waiting} waiting"
         );
-        refusal(message, self.lane.guess())
+        refusal(&message, self.lane.guess())
     }
 
     /// What is used of the budget, and when its window ends.
@@ -149,16 +160,16 @@ impl State {
     /// A place in line for a call that finds no slot, if it can wait.
     #[cold]
     fn queue<R: Ask>(&self, request: &R, account: Account) -> Decision {
-        let (call, at) = (request.call(), now());
-        let over = call.deadline.is_some_and(|by| by <= at);
+        let call = request.call();
+        let over = |by: Option<Instant>| by.is_some_and(|by| by <= now());
         // There is no use in a place for one who is gone before its turn, or sent elsewhere at once.
-        let can_wait = call.patient && call.first_output_by().is_none_or(|by| by > at);
-        match self.lane.ask(if can_wait { self.shared.config.max_waiting } else { 0 }, at) {
+        let can_wait = call.patient && !over(call.first_output_by());
+        match self.lane.ask(if can_wait { self.shared.config.max_waiting } else { 0 }, now) {
             Asked::Taken => Decision::Pass(account),
-            Asked::Joined(ticket) => Decision::Wait(account, ticket, at),
+            Asked::Joined(ticket, since) => Decision::Wait(account, ticket, since),
             Asked::Full(tally, guess) => {
                 self.refund(&account, 0);
-                Decision::Refuse(if over { self.late() } else { self.full(tally, guess) })
+                Decision::Refuse(if over(call.deadline) { self.late() } else { self.full(tally, guess) })
             }
         }
     }
@@ -182,7 +193,7 @@ pub(super) fn limit_of(config: &BulkheadConfig) -> u32 {
 }
 
 #[cold]
-pub(super) fn refusal(message: String, guess: Option<Duration>) -> Failure {
+pub(super) fn refusal(message: &str, guess: Option<Duration>) -> Failure {
     let wait = guess.filter(|guess| !guess.is_zero()).unwrap_or(COME_BACK);
     Failure::local(Code::BulkheadFull, message).with_retry_after(Some(wait))
 }
