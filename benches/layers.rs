@@ -17,6 +17,7 @@ use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
 use watertight::failure::Failure;
 use watertight::key::{Caller, KeyBy};
 use watertight::layers::bulkhead::BulkheadConfig;
+use watertight::layers::circuit_breaker::{CircuitBreakerConfig, CircuitBreakerLayer};
 use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
 use watertight::observe::Plain;
 
@@ -25,6 +26,11 @@ static ALLOCATIONS: divan::AllocProfiler = divan::AllocProfiler::system();
 
 /// Chunks of a drained stream.
 const CHUNKS: usize = 10_000;
+
+/// Calls of a thread in one sample, so that threads meet.
+const BATCH: usize = 10_000;
+
+const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 
 fn main() {
     // Clocks look at the time, and let others have their turn, after so many chunks without a wait.
@@ -72,6 +78,46 @@ impl Observer for Nothing {
     fn settle(self, how: End<'_>) {
         black_box(how);
     }
+}
+
+/// Answers at once, with all there is.
+#[derive(Clone, Copy)]
+struct Whole;
+
+impl Service<Request> for Whole {
+    type Response = Plain<()>;
+    type Error = Failure;
+    type Future = Ready<Result<Plain<()>, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        black_box(request);
+        ready(Ok(Plain(())))
+    }
+}
+
+fn breaker(config: CircuitBreakerConfig) -> CircuitBreakerLayer {
+    CircuitBreakerLayer::new(config).expect("it can work")
+}
+
+/// Calls from each thread, on a clone of the service; requests are each thread's own.
+fn shared_calls<S>(bencher: Bencher<'_, '_>, service: S)
+where
+    S: Service<Request> + Clone + Sync,
+{
+    bencher
+        .counter(ItemsCount::new(BATCH))
+        .with_inputs(|| (service.clone(), Request::new("model").user("hello")))
+        .bench_values(|(mut service, request)| {
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..BATCH {
+                let call = pin!(service.call(request.clone()));
+                assert!(black_box(call.poll(&mut cx)).is_ready());
+            }
+        });
 }
 
 fn calls<S>(bencher: Bencher<'_, '_>, mut service: S)
@@ -241,6 +287,70 @@ fn call_bare(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn call_timeout(bencher: Bencher<'_, '_>) {
     calls(bencher, DualClockTimeoutLayer::default().layer(Always));
+}
+
+/// A reply that is dropped before its end: the breaker neither reads the clock nor counts.
+#[divan::bench]
+fn call_breaker_abandoned(bencher: Bencher<'_, '_>) {
+    calls(bencher, CircuitBreakerLayer::default().layer(Always));
+}
+
+/// The bare service whose response is whole when it comes. The rows below it are to be read against it.
+#[divan::bench]
+fn whole_bare(bencher: Bencher<'_, '_>) {
+    calls(bencher, Whole);
+}
+
+#[divan::bench]
+fn whole_breaker(bencher: Bencher<'_, '_>) {
+    calls(bencher, CircuitBreakerLayer::default().layer(Whole));
+}
+
+/// Without a share to keep there is no clock to read.
+#[divan::bench]
+fn whole_breaker_by_row_alone(bencher: Bencher<'_, '_>) {
+    calls(
+        bencher,
+        breaker(CircuitBreakerConfig { ratio: None, ..CircuitBreakerConfig::default() }).layer(Whole),
+    );
+}
+
+#[divan::bench]
+fn whole_breaker_keyed(bencher: Bencher<'_, '_>) {
+    calls(
+        bencher,
+        breaker(CircuitBreakerConfig { key: KeyBy::Model, ..CircuitBreakerConfig::default() }).layer(Whole),
+    );
+}
+
+#[divan::bench]
+fn whole_breaker_refuses(bencher: Bencher<'_, '_>) {
+    let layer = CircuitBreakerLayer::default();
+    layer.handle().expect("the one circuit").force_open();
+    calls(bencher, layer.layer(Whole));
+}
+
+#[divan::bench]
+fn whole_breaker_rests(bencher: Bencher<'_, '_>) {
+    let config = CircuitBreakerConfig { failures: Some(1), rest: DAY, max_rest: DAY, ..Default::default() };
+    let layer = breaker(config);
+    let mut cx = Context::from_waker(Waker::noop());
+    let failing = tower::service_fn(|_: Request| {
+        ready(Err::<Plain<()>, _>(Failure::new(watertight::failure::Code::Server, "broke")))
+    });
+    let mut failing = layer.layer(failing);
+    assert!(pin!(failing.call(Request::new("model"))).poll(&mut cx).is_ready());
+    calls(bencher, layer.layer(Whole));
+}
+
+#[divan::bench(threads = 2)]
+fn threads_bare(bencher: Bencher<'_, '_>) {
+    shared_calls(bencher, Whole);
+}
+
+#[divan::bench(threads = 2)]
+fn threads_breaker(bencher: Bencher<'_, '_>) {
+    shared_calls(bencher, CircuitBreakerLayer::default().layer(Whole));
 }
 
 #[divan::bench]

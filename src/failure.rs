@@ -64,7 +64,8 @@ pub struct Failure(Box<Inner>);
 #[derive(Clone)]
 struct Inner {
     code: Code,
-    message: Box<str>,
+    /// Shared, so that a refusal that is said again and again allocates no words.
+    message: Arc<str>,
     status: Option<StatusCode>,
     provider: Option<Arc<str>>,
     retry_after: Option<Duration>,
@@ -169,7 +170,7 @@ impl Failure {
             provider: self.0.provider.clone(),
             code: self.0.code,
             status: self.0.status,
-            message: self.0.message.clone(),
+            message: self.message().into(),
             skip: self.0.skip,
         }
     }

@@ -62,6 +62,18 @@ impl<T: Idle> Keyed<T> {
     /// # Errors
     /// [`Code::BulkheadFull`], local, if there are as many keys as may be and none of them is idle.
     pub fn get_or_insert(&self, key: &str, make: impl FnOnce() -> T) -> Result<Arc<T>, Failure> {
+        self.get_or_insert_named(key, |_| make())
+    }
+
+    /// The state of a key, made if there is none, with the key for it to keep: the map's own, not a copy.
+    ///
+    /// # Errors
+    /// As for [`get_or_insert`](Self::get_or_insert).
+    pub fn get_or_insert_named(
+        &self,
+        key: &str,
+        make: impl FnOnce(Arc<str>) -> T,
+    ) -> Result<Arc<T>, Failure> {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash).lock().unwrap_or_else(PoisonError::into_inner);
         let shard = &mut *shard;
@@ -72,9 +84,10 @@ impl<T: Idle> Keyed<T> {
             let message = format!("there are too many keys in use to take in `{key}`");
             return Err(Failure::local(Code::BulkheadFull, message));
         }
-        let state = Arc::new(make());
+        let key: Arc<str> = key.into();
+        let state = Arc::new(make(Arc::clone(&key)));
         let at = u32::try_from(shard.slots.len()).unwrap_or(u32::MAX);
-        shard.slots.push((key.into(), Arc::clone(&state)));
+        shard.slots.push((key, Arc::clone(&state)));
         let slots = &shard.slots;
         shard.index.insert_unique(hash, at, |at| self.hasher.hash_one(&*slots[*at as usize].0));
         Ok(state)

@@ -191,6 +191,12 @@ pub enum Fact<'a> {
         /// Which breaker.
         key: &'a str,
     },
+    /// The calls of a circuit breaker's key used to be served from the provider's cache, and are no longer. Told once
+    /// until the cache serves again.
+    CacheLost {
+        /// Which breaker.
+        key: &'a str,
+    },
     /// A provider's word changed what a rate limiter knows of one dimension.
     Calibrated {
         /// Which limiter.
@@ -273,6 +279,7 @@ impl Fact<'_> {
             Self::Refused { .. } => "refused",
             Self::Transition { .. } => "transition",
             Self::Probe { .. } => "probe",
+            Self::CacheLost { .. } => "cache_lost",
             Self::Calibrated { .. } => "calibrated",
             Self::BudgetWarning { .. } => "budget_warning",
             Self::Rung { .. } => "rung",

@@ -41,6 +41,7 @@ fn each(failure: &Failure) -> Vec<Fact<'_>> {
         Fact::Refused { call, gate: "bulkhead", key: a, failure },
         Fact::Transition { key: a, from: Circuit::Closed, to: Circuit::Open, cause: "x", rest: Some(wait) },
         Fact::Probe { call, key: a },
+        Fact::CacheLost { key: a },
         Fact::Calibrated { key: a, dimension: Dimension::Tokens, limit: 9, remaining: 1 },
         Fact::BudgetWarning { key: a, used: 8, limit: 9 },
         Fact::Rung { call, rung: "cached_answer", failure: Some(failure) },
@@ -61,8 +62,8 @@ fn each(failure: &Failure) -> Vec<Fact<'_>> {
 #[test]
 fn the_names_of_facts_are_stable() {
     const NAMES: &str = "attempt adapted retry_planned retry_started retry_refused timed_out crawling skipped \
-        failed_over moved trial sprung_back reset admitted released refused transition probe calibrated \
-        budget_warning rung degraded settled";
+        failed_over moved trial sprung_back reset admitted released refused transition probe cache_lost \
+        calibrated budget_warning rung degraded settled";
     let failure = Failure::new(Code::Server, "");
     let names: Vec<_> = each(&failure).iter().map(Fact::name).collect();
     assert_eq!(names.join(" "), NAMES);

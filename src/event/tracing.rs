@@ -70,6 +70,7 @@ fn gated(fact: &Fact<'_>) {
             warn!(target: "watertight", key, ?from, ?to, cause, ?rest, "{name}");
         }
         Fact::Probe { call, key } => info!(target: "watertight", %call, key, "{name}"),
+        Fact::CacheLost { key } => warn!(target: "watertight", key, "{name}"),
         Fact::Calibrated { key, dimension, limit, remaining } => {
             info!(target: "watertight", key, ?dimension, limit, remaining, "{name}");
         }

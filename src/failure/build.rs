@@ -113,7 +113,7 @@ impl Failure {
 }
 
 /// Cuts at a character, and takes control characters out so that a message stays one line.
-fn clip(message: &str) -> Box<str> {
+fn clip(message: &str) -> Arc<str> {
     let mut end = message.len().min(MAX_MESSAGE);
     while !message.is_char_boundary(end) {
         end -= 1;

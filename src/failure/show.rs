@@ -51,7 +51,7 @@ impl Serialize for Failure {
         let mut out = serializer.serialize_struct("Failure", 8)?;
         out.serialize_field("code", &self.0.code)?;
         out.serialize_field("class", &self.class())?;
-        out.serialize_field("message", &self.0.message)?;
+        out.serialize_field("message", self.message())?;
         out.serialize_field("status", &self.0.status.map(|status| status.as_u16()))?;
         out.serialize_field("provider", &self.0.provider)?;
         let wait = self.0.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));

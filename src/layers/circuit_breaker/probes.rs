@@ -1,0 +1,153 @@
+//! The calls that try, half-open, and the calls that come back after it.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+use super::config::CircuitBreakerConfig;
+use super::rest::after;
+
+/// When a call refused by a half-open circuit may ask again, at the latest. Its probes take about as long as a call, and
+/// nobody knows how long that is; to ask again costs next to nothing.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Of a hundred calls, how many pass in the first half of the ramp, and in the second.
+const STAGES: [u32; 2] = [10, 50];
+
+const ALL: u32 = 100;
+
+/// Names a probe within its half-open circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket(u32);
+
+/// Probes in flight, each with a lease, and how many succeeded in a row.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    out: Vec<(Ticket, Instant)>,
+    next: u32,
+    pub(super) successes: u32,
+}
+
+/// Lets calls back in by parts.
+#[derive(Debug)]
+pub(super) struct Ramp {
+    since: Instant,
+    credit: u32,
+}
+
+// === impl Probes ===
+
+impl Probes {
+    /// Takes a place, if one is free or its lease is over.
+    pub(super) fn take(&mut self, config: &CircuitBreakerConfig, now: Instant) -> Option<Ticket> {
+        if !self.has_room(config, now) {
+            return None;
+        }
+        if self.out.len() >= config.probes as usize {
+            let late = self.out.iter().position(|(_, until)| *until <= now)?;
+            self.out.swap_remove(late);
+        }
+        let ticket = Ticket(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.out.push((ticket, after(now, config.lease)));
+        Some(ticket)
+    }
+
+    pub(super) fn has_room(&self, config: &CircuitBreakerConfig, now: Instant) -> bool {
+        self.out.len() < config.probes as usize || self.out.iter().any(|(_, until)| *until <= now)
+    }
+
+    /// Gives a place back, unless its lease was over and another has it.
+    pub(super) fn give_back(&mut self, ticket: Ticket) {
+        self.out.retain(|(out, _)| *out != ticket);
+    }
+
+    pub(super) const fn out(&self) -> usize {
+        self.out.len()
+    }
+
+    /// How long until there may be room.
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        let first = self.out.iter().map(|(_, until)| until.saturating_duration_since(now)).min();
+        first.unwrap_or(ASK_AGAIN).min(ASK_AGAIN)
+    }
+}
+
+// === impl Ramp ===
+
+impl Ramp {
+    /// The first call passes at once.
+    pub(super) const fn new(since: Instant) -> Self {
+        Self { since, credit: ALL }
+    }
+
+    /// Whether it is over.
+    pub(super) fn is_over(&self, length: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= length
+    }
+
+    /// Lets a call pass, or says how long until more do.
+    pub(super) fn pass(&mut self, length: Duration, now: Instant) -> Result<(), Duration> {
+        let credit = self.credit + self.share(length, now);
+        self.credit = credit % ALL;
+        if credit >= ALL {
+            return Ok(());
+        }
+        let half = length / 2;
+        let in_stage = now.saturating_duration_since(self.since);
+        Err(if in_stage < half { half - in_stage } else { length.saturating_sub(in_stage) })
+    }
+
+    /// Whether the next call passes.
+    pub(super) fn would_pass(&self, length: Duration, now: Instant) -> bool {
+        self.credit + self.share(length, now) >= ALL
+    }
+
+    fn share(&self, length: Duration, now: Instant) -> u32 {
+        if self.is_over(length, now) {
+            return ALL;
+        }
+        STAGES[usize::from(now.saturating_duration_since(self.since) >= length / 2)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    /// Scenario: a hundred calls at once in each stage of a ramp.
+    /// Expected: the first MUST pass; of each hundred a tenth, a half and all MUST.
+    #[test]
+    fn a_ramp_lets_in_a_tenth_a_half_and_all() {
+        let (length, start) = (secs(15), crate::time::now());
+        let mut ramp = Ramp::new(start);
+        assert!(ramp.would_pass(length, start));
+        assert_eq!(ramp.pass(length, start), Ok(()));
+        assert_eq!(ramp.pass(length, start + secs(3)), Err(Duration::from_millis(4_500)));
+        let mut passed = |at| (0..100).filter(|_| ramp.pass(length, at).is_ok()).count();
+        assert_eq!(passed(start + secs(3)), 10);
+        assert_eq!(passed(start + secs(8)), 50);
+        assert_eq!(passed(start + secs(15)), 100);
+    }
+
+    /// Scenario: two probes take the places and do not report; a third asks before and after the lease; then the first
+    /// reports at last.
+    /// Expected: the third MUST wait for the lease and no longer; the late report MUST NOT free its place.
+    #[test]
+    fn a_lease_frees_a_place_and_a_late_report_does_not() {
+        let (config, start) = (CircuitBreakerConfig::default(), crate::time::now());
+        let mut probes = Probes::default();
+        let first = probes.take(&config, start).unwrap();
+        probes.take(&config, start + secs(1)).unwrap();
+        assert_eq!(probes.take(&config, start + secs(59)), None);
+        assert_eq!(probes.wait(start + secs(59)), secs(1));
+        assert!(probes.take(&config, start + secs(60)).is_some());
+        probes.give_back(first);
+        assert_eq!(probes.out(), 2);
+        assert_eq!(probes.take(&config, start + secs(60)), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! What all circuits of a layer share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::Facts;
+use crate::time::{self, Instant};
+
+use super::config::CircuitBreakerConfig;
+use super::signals::Moment;
+use super::window::BUCKETS;
+
+/// What all circuits of a layer share.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) config: CircuitBreakerConfig,
+    pub(super) facts: Facts,
+    pub(super) name: Arc<str>,
+    /// When buckets and starts of calls began to be counted.
+    epoch: Instant,
+    /// Nanoseconds of a bucket.
+    width: u64,
+}
+
+// === impl Rules ===
+
+impl Rules {
+    pub(super) fn new(config: CircuitBreakerConfig, facts: Facts, name: Arc<str>) -> Self {
+        let width = (nanos(config.window) / BUCKETS as u64).max(1);
+        Self { config, facts, name, epoch: time::now(), width }
+    }
+
+    /// Nanoseconds since the beginning.
+    pub(super) fn nanos(&self) -> u64 {
+        nanos(time::now().saturating_duration_since(self.epoch))
+    }
+
+    /// The bucket of now.
+    pub(super) fn bucket(&self) -> u64 {
+        self.nanos() / self.width
+    }
+
+    /// Now, and its bucket.
+    pub(super) fn moment(&self) -> Moment {
+        let now = time::now();
+        Moment { now, bucket: nanos(now.saturating_duration_since(self.epoch)) / self.width }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

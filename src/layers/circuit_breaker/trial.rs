@@ -1,0 +1,141 @@
+//! What a call holds from its admission to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::chat::{Ask, CallId, Usage};
+use crate::event::Fact;
+use crate::failure::{Breaker, Clock, Code, Failure};
+use crate::observe::{End, Observer, Outcome, Sign};
+
+use super::probes::Ticket;
+use super::signals::Weight;
+use super::state::{GATE, State};
+use super::word::Counted;
+use super::words::{Report, Verdict};
+
+/// Bytes of a token of ordinary text, near enough for what was burnt.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// What a call holds from its admission to its end. See the [module](super).
+#[derive(Debug)]
+pub struct Trial {
+    state: Arc<State>,
+    call: CallId,
+    /// Where first outputs are timed: when the call began.
+    begun: u64,
+    /// Where failures are weighed: what its input likely was.
+    input: u32,
+    /// Bytes of output seen.
+    output: u32,
+    ticket: Option<Ticket>,
+    generation: u16,
+    has_output: bool,
+    slow: bool,
+}
+
+// === impl Trial ===
+
+impl Trial {
+    pub(super) fn new<R: Ask>(
+        state: Arc<State>,
+        request: &R,
+        call: CallId,
+        (generation, ticket): (u16, Option<Ticket>),
+    ) -> Self {
+        let config = &state.rules.config;
+        let begun = if config.slow.is_some() { state.rules.nanos() } else { 0 };
+        let input = if config.weighs() { request.cost().input } else { 0 };
+        Self {
+            call,
+            begun,
+            input: u32::try_from(input).unwrap_or(u32::MAX),
+            output: 0,
+            ticket,
+            generation,
+            has_output: false,
+            slow: false,
+            state,
+        }
+    }
+
+    /// The first output came, or whatever takes its place.
+    fn begin(&mut self) {
+        self.has_output = true;
+        if let Some(slow) = self.state.rules.config.slow {
+            let took = Duration::from_nanos(self.state.rules.nanos().saturating_sub(self.begun));
+            self.slow = took > slow.first_output;
+        }
+    }
+
+    fn completed(&mut self, usage: Option<Usage>) {
+        if !self.has_output {
+            self.begin();
+        }
+        if self.ticket.is_none() && !self.slow && self.state.succeed(self.generation) != Counted::No {
+            return;
+        }
+        let weight = Weight { slow: self.slow, burnt: 0, usage };
+        self.report(Report { verdict: Verdict::Success, weight, stated: None, pauses: false });
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        let verdict = self.verdict(failure);
+        let weight = Weight { slow: self.slow, burnt: self.burnt(failure), usage: None };
+        let pauses = failure.code() == Code::RateLimited && verdict != Verdict::Neutral;
+        self.report(Report { verdict, weight, stated: failure.retry_after(), pauses });
+    }
+
+    fn verdict(&self, failure: &Failure) -> Verdict {
+        let config = &self.state.rules.config;
+        match (failure.judgement().breaker, failure.code()) {
+            // What came is the caller's to weigh; that it took too long in all says nothing about who sent it.
+            (Breaker::Failure, Code::Timeout(Clock::Total)) if self.has_output => Verdict::Neutral,
+            (Breaker::Failure, _) => Verdict::Failure,
+            (Breaker::Semantic, _) if config.semantic => Verdict::Failure,
+            (Breaker::Pause, Code::QuotaExhausted) => Verdict::QuotaExhausted,
+            (Breaker::Pause, Code::RateLimited) if config.count_rate_limited => Verdict::Failure,
+            (Breaker::Pause, _) => Verdict::Throttled,
+            (Breaker::Semantic | Breaker::Neutral, _) => Verdict::Neutral,
+        }
+    }
+
+    /// The tokens that are paid and lost. A refusal burns nothing, whatever its body says.
+    fn burnt(&self, failure: &Failure) -> u64 {
+        let refused =
+            failure.status().is_some_and(|status| status.is_client_error() || status.is_server_error());
+        if !self.has_output || refused {
+            return 0;
+        }
+        u64::from(self.input) + u64::from(self.output) / BYTES_PER_TOKEN
+    }
+
+    /// Tells the circuit, unless that changes nothing: a probe gives its place back in any case.
+    fn report(&self, report: Report) {
+        if report.verdict != Verdict::Neutral || self.ticket.is_some() {
+            self.state.settle(self.generation, self.ticket, &report);
+        }
+    }
+}
+
+impl Observer for Trial {
+    fn see(&mut self, sign: Sign) {
+        if let Sign::Output(bytes) = sign {
+            self.output = self.output.saturating_add(bytes);
+            if !self.has_output {
+                self.begin();
+            }
+        }
+    }
+
+    fn settle(mut self, how: End<'_>) {
+        match how {
+            End::Completed(usage) => self.completed(usage),
+            End::Failed(failure) => self.failed(failure),
+            End::Abandoned => self.report(Report::NEUTRAL),
+        }
+        let (call, outcome) = (self.call, Outcome::from(how));
+        let rules = &self.state.rules;
+        self.state.shown(|key| rules.facts.emit(&Fact::Released { call, gate: GATE, key, outcome }));
+    }
+}
