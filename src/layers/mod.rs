@@ -1,11 +1,13 @@
 //! The layers, a room each. They know no protocol and no HTTP client, and never each other.
 
 pub mod failover;
+pub mod rate_limit;
 pub mod reset;
 pub mod retry;
 pub mod timeout;
 
 pub use failover::FailoverLayer;
+pub use rate_limit::TokenAwareRateLimitLayer;
 pub use reset::ResetLayer;
 pub use retry::{RetryLayer, ShortenLayer};
 pub use timeout::DualClockTimeoutLayer;
