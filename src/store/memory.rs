@@ -206,6 +206,7 @@ impl Ledger for MemoryLedger {
 
     fn used(&self, now: Instant) -> f64 {
         let now = self.tick(now);
+        let _ = self.is_special(now);
         if now < self.special.frozen() {
             return 1.0;
         }
@@ -220,6 +221,7 @@ impl Ledger for MemoryLedger {
     }
 
     fn levels(&self, now: Instant) -> Vec<Level> {
+        let _ = self.is_special(self.tick(now));
         let now = self.anchor(now);
         let meters = self.meters.iter().map(|meter| meter.level(now));
         let gauges = self.gauges.iter().filter_map(|(dimension, gauge)| gauge.level(*dimension, now));

@@ -172,7 +172,8 @@ impl RateLimitConfig {
     /// of one kind wants none of the other kind guessed.
     pub(super) fn quotas(&self) -> Vec<Quota> {
         let guess = self.profile.guesses();
-        let own_tokens = self.tokens_per_minute.or(self.input_tokens_per_minute).or(self.output_tokens_per_minute);
+        let own_tokens =
+            self.tokens_per_minute.or(self.input_tokens_per_minute).or(self.output_tokens_per_minute);
         let tokens = |guess: Option<u32>| guess.filter(|_| own_tokens.is_none());
         let rows = [
             (Dimension::Requests, self.requests_per_minute, guess.requests),

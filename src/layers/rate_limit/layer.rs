@@ -148,7 +148,12 @@ impl<K: Store> RateLimit<K> {
         made.map_err(|full| {
             let failure = Failure::local(Code::LimiterFull, full.message());
             let call = request.call().id;
-            keys.terms.facts.emit(&Fact::Refused { call, gate: GATE, key: &keys.terms.name, failure: &failure });
+            keys.terms.facts.emit(&Fact::Refused {
+                call,
+                gate: GATE,
+                key: &keys.terms.name,
+                failure: &failure,
+            });
             failure
         })
     }

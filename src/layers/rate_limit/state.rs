@@ -161,9 +161,16 @@ impl<L> State<L> {
 
     /// The refusal of a call that can never pass.
     #[cold]
-    pub(super) fn too_dear(&self, call: CallId, costs: &Costs, dimension: Dimension, capacity: u64) -> Failure {
+    pub(super) fn too_dear(
+        &self,
+        call: CallId,
+        costs: &Costs,
+        dimension: Dimension,
+        capacity: u64,
+    ) -> Failure {
         let (key, cost) = (&self.key, costs.of(dimension));
-        let message = format!("rate limit `{key}`: {cost} {dimension:?} asked, {capacity} is the most there can be");
+        let message =
+            format!("rate limit `{key}`: {cost} {dimension:?} asked, {capacity} is the most there can be");
         self.refuse(call, Failure::local(Code::CostAboveCapacity, message))
     }
 
