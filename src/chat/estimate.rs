@@ -12,6 +12,7 @@ use super::call::Cost;
 use super::message::{Content, Media, Message, Part, Source};
 use super::options::Tool;
 use super::request::{Parts, Request};
+use super::script::{JSON, LATIN, Scripts, per};
 
 /// Tokens around a turn: role and separators.
 const PER_MESSAGE: f64 = 4.0;
@@ -34,27 +35,6 @@ const FILE: f64 = 60.0;
 /// Characters of encrypted thoughts to a token: base64 of text.
 const ENCRYPTED: f64 = 5.0;
 
-/// Characters to a token of Latin script.
-const LATIN: f64 = 4.0;
-
-/// Of Chinese, Japanese and Korean.
-const CJK: f64 = 1.4;
-
-/// Of other scripts.
-const OTHER: f64 = 3.0;
-
-/// Of JSON.
-const JSON: f64 = 2.5;
-
-/// Of base64, hex and ids.
-const DENSE: f64 = 1.5;
-
-/// A run of letters and digits mixed is an id or encoded bytes from this length on; no word is.
-const DENSE_RUN: usize = 20;
-
-/// A run without a digit is encoded bytes from this length on; no word of German is.
-const LONG_RUN: usize = 80;
-
 /// A text as long as this that is nothing but encoded bytes is some medium: it has a price, not a length.
 const MEDIUM: usize = 4_096;
 
@@ -70,19 +50,6 @@ pub(crate) struct Memo(OnceLock<u64>);
 
 /// How texts are counted.
 struct Scale<'a>(Option<&'a dyn CountTokens>);
-
-/// What one pass over a text found.
-#[derive(Default)]
-struct Scripts {
-    latin: usize,
-    cjk: usize,
-    other: usize,
-    dense: usize,
-    /// The run of letters and digits that is open: its length, and whether it has a digit and a letter.
-    run: usize,
-    digit: bool,
-    letter: bool,
-}
 
 /// The input tokens of a request, estimated; at least 1.
 pub(super) fn estimate(parts: &Parts) -> u64 {
@@ -187,66 +154,6 @@ impl Scale<'_> {
     }
 }
 
-// === impl Scripts ===
-
-impl Scripts {
-    fn of(text: &str) -> Self {
-        let mut scripts = Self::default();
-        for character in text.chars() {
-            scripts.take(character);
-        }
-        scripts.close();
-        scripts
-    }
-
-    fn take(&mut self, character: char) {
-        match character {
-            'a'..='z' | 'A'..='Z' => {
-                self.run += 1;
-                self.letter = true;
-            }
-            '0'..='9' => {
-                self.run += 1;
-                self.digit = true;
-            }
-            // What base64 has besides, but no path or name alone.
-            '+' | '=' if self.run > 0 => self.run += 1,
-            '\u{0}'..='\u{24f}' => {
-                self.close();
-                self.latin += 1;
-            }
-            '\u{1100}'..='\u{11ff}'
-            | '\u{2e80}'..='\u{d7ff}'
-            | '\u{f900}'..='\u{faff}'
-            | '\u{fe30}'..='\u{ffef}'
-            | '\u{20000}'..='\u{3ffff}' => {
-                self.close();
-                self.cjk += 1;
-            }
-            // A picture character is several tokens.
-            '\u{1f000}'..='\u{1ffff}' => {
-                self.close();
-                self.cjk += 2;
-            }
-            _ => {
-                self.close();
-                self.other += 1;
-            }
-        }
-    }
-
-    /// Closes a run: a word, or encoded bytes.
-    fn close(&mut self) {
-        let dense = self.run >= LONG_RUN || (self.run >= DENSE_RUN && self.digit && self.letter);
-        *(if dense { &mut self.dense } else { &mut self.latin }) += self.run;
-        (self.run, self.digit, self.letter) = (0, false, false);
-    }
-
-    fn tokens(&self, latin: f64) -> f64 {
-        per(self.latin, latin) + per(self.cjk, CJK) + per(self.other, OTHER) + per(self.dense, DENSE)
-    }
-}
-
 /// Tokens of media: by their length, where they are here.
 fn medium(media: &Media, per_token: f64) -> f64 {
     match &media.source {
@@ -258,12 +165,6 @@ fn medium(media: &Media, per_token: f64) -> f64 {
 /// Whether a text is no text, but a picture or a sound inside JSON.
 fn is_medium(text: &str) -> bool {
     text.starts_with("data:") || (text.len() >= MEDIUM && !text.contains([' ', '\n', ',']) && text.is_ascii())
-}
-
-fn per(characters: usize, per_token: f64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a length")]
-    let characters = characters as f64;
-    characters / per_token
 }
 
 #[cfg(test)]

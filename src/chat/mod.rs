@@ -16,6 +16,7 @@ mod options;
 mod push;
 mod reply;
 mod request;
+mod script;
 #[cfg(test)]
 mod tests;
 mod tool_request;
