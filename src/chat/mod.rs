@@ -6,6 +6,7 @@
 mod assemble;
 mod call;
 mod completion;
+mod estimate;
 mod event;
 mod extra;
 mod held;
@@ -15,6 +16,7 @@ mod options;
 mod push;
 mod reply;
 mod request;
+mod script;
 #[cfg(test)]
 mod tests;
 mod tool_request;
@@ -25,6 +27,7 @@ mod watching;
 pub use assemble::Assembler;
 pub use call::{Ask, Call, CallId, Cost};
 pub use completion::{Completion, Stop};
+pub use estimate::CountTokens;
 pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
 pub use held::{Head, Held};

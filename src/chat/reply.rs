@@ -77,9 +77,7 @@ impl<S, W> Reply<S, W> {
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
-        if !self.core.head.limits.is_empty() {
-            watch.meet(&self.core.head.limits);
-        }
+        watch.meet(&self.core.head.limits);
         for event in self.core.first.iter().chain(&self.core.more) {
             match event.sign() {
                 Sign::End(usage) => watch.settle(End::Completed(usage)),

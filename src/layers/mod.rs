@@ -3,6 +3,7 @@
 pub mod bulkhead;
 pub mod circuit_breaker;
 pub mod failover;
+pub mod rate_limit;
 pub mod reset;
 pub mod retry;
 pub mod timeout;
@@ -10,6 +11,7 @@ pub mod timeout;
 pub use bulkhead::BulkheadLayer;
 pub use circuit_breaker::CircuitBreakerLayer;
 pub use failover::FailoverLayer;
+pub use rate_limit::TokenAwareRateLimitLayer;
 pub use reset::ResetLayer;
 pub use retry::{RetryLayer, ShortenLayer};
 pub use timeout::DualClockTimeoutLayer;

@@ -81,7 +81,6 @@ fn needs(case: &Case) -> Option<&'static str> {
         [
             (config.breaker.is_some(), "needs the circuit breaker"),
             (config.bulkhead.is_some(), "needs the bulkhead"),
-            (config.limiter.is_some(), "needs the rate limiter"),
         ]
         .into_iter()
         .find_map(|(needed, why)| needed.then_some(why))
@@ -90,7 +89,6 @@ fn needs(case: &Case) -> Option<&'static str> {
         return Some("needs the gateway");
     }
     match &case.table {
-        Some(table) if table.kind == "estimate" => Some("needs the token estimate of the rate limiter"),
         Some(table) if table.kind == "config" => table.configs().iter().find_map(gated),
         _ => gated(config),
     }
