@@ -14,7 +14,8 @@ use futures_util::Stream;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
 use watertight::failure::Failure;
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::degradation::DegradationConfig;
+use watertight::layers::{DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
 
 #[global_allocator]
 static ALLOCATIONS: divan::AllocProfiler = divan::AllocProfiler::system();
@@ -109,6 +110,18 @@ fn clocked(reply: Reply<Chunks>) -> impl Stream<Item = Result<Event, Failure>> +
     }
 }
 
+fn degrading(
+    reply: Reply<Chunks>,
+    config: DegradationConfig,
+) -> impl Stream<Item = Result<Event, Failure>> + Unpin {
+    let mut service = DegradationLayer::new(config).expect("it works").layer(Once(Some(reply)));
+    let call = pin!(service.call(Request::new("model").streaming()));
+    match call.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(reply)) => reply,
+        _ => unreachable!("it answers at once"),
+    }
+}
+
 /// Answers with what it was given.
 struct Once<T>(Option<T>);
 
@@ -160,6 +173,12 @@ fn call_failover_committed(bencher: Bencher<'_, '_>) {
     calls(bencher, FailoverLayer::new([Always, Always]).layer(Always));
 }
 
+/// With the rungs that are there by default; it commits, too.
+#[divan::bench]
+fn call_degradation_committed(bencher: Bencher<'_, '_>) {
+    calls(bencher, DegradationLayer::default().layer(Always));
+}
+
 #[divan::bench]
 fn call_reset(bencher: Bencher<'_, '_>) {
     calls(bencher, ResetLayer::default().layer(Always));
@@ -179,6 +198,18 @@ fn chunk_bare(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn chunk_observed(bencher: Bencher<'_, '_>) {
     drain(bencher, |reply| reply.follow(Watch::new(Nothing)));
+}
+
+/// What came is gathered, so that it is there when the stream breaks.
+#[divan::bench]
+fn chunk_degradation(bencher: Bencher<'_, '_>) {
+    drain(bencher, |reply| degrading(reply, DegradationConfig::default()));
+}
+
+#[divan::bench]
+fn chunk_degradation_without_partial(bencher: Bencher<'_, '_>) {
+    let config = || DegradationConfig { max_partial: None, ..DegradationConfig::default() };
+    drain(bencher, |reply| degrading(reply, config()));
 }
 
 #[divan::bench]

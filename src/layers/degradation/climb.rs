@@ -11,9 +11,10 @@ use crate::failure::{Code, Failure};
 use crate::observe::Follow;
 use crate::time::{Instant, now, sleep_until};
 
+use super::answer::Answer;
 use super::ladder::Ladder;
 use super::route::Route;
-use super::rung::{Answer, Case, Needs, Rung};
+use super::rung::{Case, Needs, Rung};
 
 /// A way down in progress. Boxed, since nobody comes here on a good day.
 pub(super) type Climb = Pin<Box<dyn Future<Output = Result<BoxReply, Failure>> + Send>>;
@@ -66,7 +67,7 @@ async fn timed(ladder: &Ladder, rung: &dyn Rung, case: &mut Case) -> Result<Answ
     let mut timer = pin!(sleep_until(until));
     std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
         Poll::Pending => timer.as_mut().poll(cx).map(|()| Err(overdue())),
-        ready => ready,
+        ready @ Poll::Ready(_) => ready,
     })
     .await
 }

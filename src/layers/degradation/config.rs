@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Code, ConfigError};
 
+use super::off;
+
 /// Rungs a call may try: six, since that is how many there are; own ones come out of the same number.
 const DEFAULT_MAX_DEPTH: usize = 6;
 
@@ -35,17 +37,19 @@ const QUALITY_PARTIAL_RESULT: f64 = 0.50;
 pub struct DegradationConfig {
     /// The most rungs a call may try. The words of a graceful failure are always the last of them.
     pub max_depth: usize,
-    /// The longest one rung may take; `None` for no limit but the call's deadline.
-    #[serde(with = "humantime_serde")]
+    /// The longest one rung may take; `None` (`false` in a file) for no limit but the call's deadline.
+    #[serde(with = "off::time")]
     pub rung_timeout: Option<Duration>,
     /// The models asked when the one that was asked cannot answer, in order.
     pub fallback_models: Vec<String>,
     /// The tools an answer can do without.
     pub optional_tools: Vec<String>,
-    /// Whether what came of an answer is kept when it breaks off, and how many bytes of it at most; `None` ends such
-    /// a stream with its failure.
+    /// Whether what came of an answer is kept when it breaks off, and how many bytes of it at most; `None`
+    /// (`false` in a file) ends such a stream with its failure.
+    #[serde(with = "off")]
     pub max_partial: Option<usize>,
-    /// What is said when nothing else can be; `None` lets the failure go up.
+    /// What is said when nothing else can be; `None` (`false` in a file) lets the failure go up.
+    #[serde(with = "off")]
     pub graceful: Option<GracefulConfig>,
     /// What each kind of answer is worth.
     pub quality: QualityConfig,
@@ -88,9 +92,12 @@ impl DegradationConfig {
         if self.max_depth == 0 {
             return Err(ConfigError::new("max_depth", "must be at least 1"));
         }
-        ConfigError::unless_positive("rung_timeout", self.rung_timeout)?;
-        if self.max_partial == Some(0) {
-            return Err(ConfigError::new("max_partial", "must not be zero; leave it out to switch it off"));
+        let zeros = [
+            ("rung_timeout", self.rung_timeout == Some(Duration::ZERO)),
+            ("max_partial", self.max_partial == Some(0)),
+        ];
+        if let Some((field, _)) = zeros.into_iter().find(|(_, zero)| *zero) {
+            return Err(ConfigError::new(field, "must not be zero; `false` switches it off"));
         }
         distinct("fallback_models", &self.fallback_models)?;
         distinct("optional_tools", &self.optional_tools)?;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::chat::Level;
 use crate::failure::{Code, Failure};
 
+use super::answer::Answer;
 use super::config::GracefulConfig;
 use super::ladder::Place;
-use super::rung::{Answer, Answering, Case, Rung};
+use super::rung::{Answering, Case, Rung};
 
 /// Says what happened, when to come back, and whom to ask. It never errs.
 pub(super) struct GracefulFailure(pub(super) GracefulConfig);

@@ -6,9 +6,10 @@ use std::fmt;
 use crate::chat::{Ask, Call, Level, Request};
 use crate::failure::Failure;
 
+use super::answer::Answer;
 use super::ladder::{Place, not_callable};
 use super::other::Other;
-use super::rung::{Answer, Answering, Callable, Case, Consider, Needs, Rung};
+use super::rung::{Answering, Callable, Case, Consider, Needs, Rung};
 
 /// Asks other models, in order, each once.
 #[derive(Clone)]

@@ -3,11 +3,12 @@
 use crate::chat::{Level, Request, ToolChoice};
 use crate::failure::{Code, Failure};
 
+use super::answer::Answer;
 use super::ladder::Place;
 use super::models::anew;
 use super::other::Other;
 use super::route::{is_about_tools, tool_of};
-use super::rung::{Answer, Answering, Case, Consider, Needs, Rung};
+use super::rung::{Answering, Case, Consider, Needs, Rung};
 
 /// Asks again without the optional tools that failed or cannot be called.
 pub(super) struct SkipTool {

@@ -3,10 +3,11 @@
 use crate::chat::{Completion, Kept, Level, Request, Usage};
 use crate::failure::{Code, Failure};
 
+use super::super::answer::Answer;
 use super::super::canned;
 use super::super::graceful::spoken;
 use super::super::ladder::Place;
-use super::super::rung::{Answer, Answering, Case, Consider, Rung};
+use super::super::rung::{Answering, Case, Consider, Rung};
 use super::answers::AnswerCache;
 
 /// Serves what is kept, and keeps what is whole.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::chat::Level;
 use crate::failure::{Code, Failure};
 
+use super::super::answer::Answer;
 use super::super::graceful::spoken;
 use super::super::ladder::Place;
-use super::super::rung::{Answer, Answering, Case, Consider, Rung};
+use super::super::rung::{Answering, Case, Consider, Rung};
 use super::queue::{DeferQueue, Deferred};
 
 /// Puts the call in line.

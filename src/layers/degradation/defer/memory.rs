@@ -16,7 +16,8 @@ use crate::failure::{Code, ConfigError, Failure};
 use crate::key::Caller;
 use crate::time::now;
 
-use super::line::{DeferConfig, Line};
+use super::config::DeferConfig;
+use super::line::Line;
 use super::queue::{DeferQueue, InLine, JobStatus, Looking};
 use super::worker::{Worker, work};
 

@@ -12,13 +12,14 @@
 //! running --(the worker was dropped)--> waiting, at the head of the line
 //! ```
 
+mod config;
 mod deferring;
 mod line;
 mod memory;
 mod queue;
 mod worker;
 
+pub use config::DeferConfig;
 pub(super) use deferring::Deferring;
-pub use line::DeferConfig;
 pub use memory::MemoryQueue;
 pub use queue::{DeferQueue, Deferred, InLine, JobStatus, Looking};
