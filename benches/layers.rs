@@ -18,7 +18,10 @@ use watertight::failure::Failure;
 use watertight::key::{Caller, KeyBy};
 use watertight::layers::bulkhead::BulkheadConfig;
 use watertight::layers::circuit_breaker::{CircuitBreakerConfig, CircuitBreakerLayer};
-use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::degradation::DegradationConfig;
+use watertight::layers::{
+    BulkheadLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer,
+};
 use watertight::observe::Plain;
 
 #[global_allocator]
@@ -152,6 +155,18 @@ where
 
 fn clocked(reply: Reply<Chunks>) -> impl Stream<Item = Result<Event, Failure>> + Unpin {
     let mut service = DualClockTimeoutLayer::default().layer(Once(Some(reply)));
+    let call = pin!(service.call(Request::new("model").streaming()));
+    match call.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(reply)) => reply,
+        _ => unreachable!("it answers at once"),
+    }
+}
+
+fn degrading(
+    reply: Reply<Chunks>,
+    config: DegradationConfig,
+) -> impl Stream<Item = Result<Event, Failure>> + Unpin {
+    let mut service = DegradationLayer::new(config).expect("it works").layer(Once(Some(reply)));
     let call = pin!(service.call(Request::new("model").streaming()));
     match call.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(reply)) => reply,
@@ -377,6 +392,12 @@ fn call_failover_committed(bencher: Bencher<'_, '_>) {
     calls(bencher, FailoverLayer::new([Always, Always]).layer(Always));
 }
 
+/// With the rungs that are there by default; it commits, too.
+#[divan::bench]
+fn call_degradation_committed(bencher: Bencher<'_, '_>) {
+    calls(bencher, DegradationLayer::default().layer(Always));
+}
+
 #[divan::bench]
 fn call_reset(bencher: Bencher<'_, '_>) {
     calls(bencher, ResetLayer::default().layer(Always));
@@ -396,6 +417,18 @@ fn chunk_bare(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn chunk_observed(bencher: Bencher<'_, '_>) {
     drain(bencher, |reply| reply.follow(Watch::new(Nothing)));
+}
+
+/// What came is gathered, so that it is there when the stream breaks.
+#[divan::bench]
+fn chunk_degradation(bencher: Bencher<'_, '_>) {
+    drain(bencher, |reply| degrading(reply, DegradationConfig::default()));
+}
+
+#[divan::bench]
+fn chunk_degradation_without_partial(bencher: Bencher<'_, '_>) {
+    let config = || DegradationConfig { max_partial: None, ..DegradationConfig::default() };
+    drain(bencher, |reply| degrading(reply, config()));
 }
 
 #[divan::bench]

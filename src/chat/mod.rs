@@ -6,6 +6,7 @@
 mod assemble;
 mod call;
 mod completion;
+mod degradation;
 mod estimate;
 mod event;
 mod extra;
@@ -27,9 +28,11 @@ mod watching;
 pub use assemble::Assembler;
 pub use call::{Ask, Call, CallId, Cost};
 pub use completion::{Completion, Stop};
+pub use degradation::{Degradation, Kept, Level, Ticket, Tried};
 pub use estimate::CountTokens;
 pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
+pub(crate) use held::Ahead;
 pub use held::{Head, Held};
 pub use limits::{Dimension, Limits, Window};
 pub use message::{

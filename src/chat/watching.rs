@@ -8,7 +8,7 @@ use futures_core::Stream;
 
 use crate::failure::{Code, Failure};
 
-use super::event::{Event, Sign};
+use super::event::Event;
 use super::watch::{End, Watchers};
 
 /// A stream of events with the observers beside it, as it goes into another stream. It is settled exactly once, and
@@ -41,13 +41,11 @@ where
         }
         let item = ready!(Pin::new(&mut this.events).poll_next(cx)).unwrap_or_else(|| Err(truncated()));
         match &item {
-            Ok(event) => match event.sign() {
-                Sign::End(usage) => {
-                    this.done = true;
-                    this.watch.settle(End::Completed(usage));
-                }
-                sign => this.watch.see(sign),
-            },
+            Ok(Event::Completed(completion)) => {
+                this.done = true;
+                this.watch.settle(completion.end());
+            }
+            Ok(event) => this.watch.see(event.sign()),
             Err(failure) => {
                 this.done = true;
                 this.watch.settle(End::from(failure));

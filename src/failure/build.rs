@@ -21,6 +21,7 @@ impl Failure {
             message: clip(message.as_ref()),
             status: None,
             provider: None,
+            model: None,
             retry_after: None,
             should_retry: None,
             local: code.class() == Class::Local,
@@ -59,6 +60,13 @@ impl Failure {
     #[must_use]
     pub fn with_provider(mut self, provider: &Arc<str>) -> Self {
         self.0.provider.get_or_insert_with(|| Arc::clone(provider));
+        self
+    }
+
+    /// Adds the model that was asked, unless one is known already.
+    #[must_use]
+    pub fn with_model(mut self, model: &Arc<str>) -> Self {
+        self.0.model.get_or_insert_with(|| Arc::clone(model));
         self
     }
 

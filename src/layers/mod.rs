@@ -2,6 +2,7 @@
 
 pub mod bulkhead;
 pub mod circuit_breaker;
+pub mod degradation;
 pub mod failover;
 pub mod rate_limit;
 pub mod reset;
@@ -10,6 +11,7 @@ pub mod timeout;
 
 pub use bulkhead::BulkheadLayer;
 pub use circuit_breaker::CircuitBreakerLayer;
+pub use degradation::DegradationLayer;
 pub use failover::FailoverLayer;
 pub use rate_limit::TokenAwareRateLimitLayer;
 pub use reset::ResetLayer;
