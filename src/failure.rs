@@ -68,6 +68,7 @@ struct Inner {
     message: Arc<str>,
     status: Option<StatusCode>,
     provider: Option<Arc<str>>,
+    model: Option<Arc<str>>,
     retry_after: Option<Duration>,
     should_retry: Option<bool>,
     local: bool,
@@ -121,6 +122,12 @@ impl Failure {
         self.0.provider.as_ref()
     }
 
+    /// The model asked, in the provider's word, where a provider was asked.
+    #[must_use]
+    pub fn model(&self) -> Option<&Arc<str>> {
+        self.0.model.as_ref()
+    }
+
     /// When to come back, if anyone said so.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -168,6 +175,7 @@ impl Failure {
     pub fn as_attempt(&self) -> Attempt {
         Attempt {
             provider: self.0.provider.clone(),
+            model: self.0.model.clone(),
             code: self.0.code,
             status: self.0.status,
             message: self.message().into(),

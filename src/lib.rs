@@ -17,6 +17,7 @@ pub mod protocol;
 #[cfg(feature = "protocols")]
 pub mod provider;
 pub mod stack;
+pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;

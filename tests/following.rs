@@ -20,7 +20,7 @@ use watertight::chat::{End, Event, Observer, Outcome, Reply, Request, Watch, Wat
 use watertight::failure::{Code, Failure};
 use watertight::layers::reset::ResetConfig;
 use watertight::layers::retry::RetryConfig;
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::{DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
 use watertight::observe::{Follow, failure_of};
 
 /// What observers were told, and whether they were.
@@ -107,6 +107,8 @@ async fn every_layer_follows_a_reply_to_its_end() {
     each_reply_end(DualClockTimeoutLayer::default).await;
     each_reply_end(RetryLayer::default).await;
     each_reply_end(|| FailoverLayer::new([])).await;
+    // A partial result is told to those outside as the failure that it stands for.
+    each_reply_end(DegradationLayer::default).await;
     each_reply_end(|| ResetLayer::new(ResetConfig { resets: 0, ..ResetConfig::default() }).unwrap()).await;
 }
 

@@ -89,6 +89,11 @@ pub trait Ask {
         self.extensions().and_then(Extensions::get).copied().unwrap_or_default()
     }
 
+    /// Whether [`cost`](Self::cost) was attached, and is not estimated.
+    fn is_counted(&self) -> bool {
+        self.extensions().is_some_and(|extensions| extensions.get::<Cost>().is_some())
+    }
+
     /// Bytes of the conversation, to tell a smaller request from a larger one; `None` where nobody can say.
     fn size(&self) -> Option<usize> {
         None

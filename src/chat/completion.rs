@@ -1,8 +1,10 @@
 //! What is left: a whole reply.
 
+use super::degradation::Degradation;
 use super::extra::Extra;
 use super::message::Message;
 use super::usage::Usage;
+use super::watch::End;
 
 /// A whole reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +22,8 @@ pub struct Completion {
     pub model: Box<str>,
     /// What the protocol says beyond that.
     pub extra: Extra,
+    /// What it lacks, where it is less than was asked. See [`degradation`](Self::degradation()).
+    pub degradation: Option<Box<Degradation>>,
 }
 
 /// Why the model stopped.
@@ -54,7 +58,27 @@ impl Completion {
     /// A whole reply with nothing told beside it.
     #[must_use]
     pub fn new(message: Message, stop: Stop, usage: Option<Usage>) -> Self {
-        Self { message, stop, usage, id: Box::default(), model: Box::default(), extra: Extra::NONE }
+        Self {
+            message,
+            stop,
+            usage,
+            id: Box::default(),
+            model: Box::default(),
+            extra: Extra::NONE,
+            degradation: None,
+        }
+    }
+
+    /// What it lacks: nothing, where no record says otherwise.
+    #[must_use]
+    pub fn degradation(&self) -> &Degradation {
+        Degradation::of(self.degradation.as_deref())
+    }
+
+    /// The end of the call as its observers are told it: a ladder's answer is the failure that it stands for, since
+    /// nobody may take it for a success of whom he watches.
+    pub(super) fn end(&self) -> End<'_> {
+        self.degradation().cause().map_or(End::Completed(self.usage), End::from)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::failure::{Attempt, Failure};
 
+use super::degradation::Degradation;
 use super::event::{Event, Sign};
 use super::limits::Limits;
 
@@ -29,11 +30,20 @@ pub struct Head {
     pub limits: Limits,
     /// The tries that came before this answer, oldest first.
     pub attempts: Vec<Attempt>,
+    /// What the answer lacks, where it is less than was asked. See [`degradation`](Self::degradation()).
+    pub degradation: Option<Box<Degradation>>,
 }
 
 /// The head of a reply, and the events that were read ahead of the caller.
 #[derive(Debug, Default)]
 pub struct Held(pub(super) Box<Core>);
+
+/// What was read ahead, taken out of a reply.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    first: Option<Event>,
+    more: VecDeque<Event>,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Core {
@@ -54,6 +64,23 @@ impl Head {
     #[must_use]
     pub fn of(provider: impl Into<Arc<str>>) -> Self {
         Self { provider: Some(provider.into()), ..Self::default() }
+    }
+
+    /// What the answer lacks: nothing, where no record says otherwise.
+    #[must_use]
+    pub fn degradation(&self) -> &Degradation {
+        Degradation::of(self.degradation.as_deref())
+    }
+}
+
+// === impl Ahead ===
+
+impl Ahead {
+    /// The next event of it.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let event = self.first.take()?;
+        self.first = self.more.pop_front();
+        Some(event)
     }
 }
 
@@ -92,6 +119,10 @@ impl Core {
     #[inline]
     pub(super) const fn is_holding(&self) -> bool {
         self.first.is_some()
+    }
+
+    pub(super) fn take_ahead(&mut self) -> Ahead {
+        Ahead { first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
 
     pub(super) fn next_held(&mut self) -> Option<Event> {

@@ -6,6 +6,8 @@
 mod assemble;
 mod call;
 mod completion;
+mod degradation;
+mod estimate;
 mod event;
 mod extra;
 mod held;
@@ -15,6 +17,7 @@ mod options;
 mod push;
 mod reply;
 mod request;
+mod script;
 #[cfg(test)]
 mod tests;
 mod tool_request;
@@ -25,8 +28,11 @@ mod watching;
 pub use assemble::Assembler;
 pub use call::{Ask, Call, CallId, Cost};
 pub use completion::{Completion, Stop};
+pub use degradation::{Degradation, Kept, Level, Ticket, Tried};
+pub use estimate::CountTokens;
 pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
+pub(crate) use held::Ahead;
 pub use held::{Head, Held};
 pub use limits::{Dimension, Limits, Window};
 pub use message::{

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use super::assemble::Assembler;
 use super::completion::Completion;
 use super::event::{Event, Sign};
-use super::held::{Core, Head, Held};
+use super::held::{Ahead, Core, Head, Held};
 use super::watch::{End, Observer, Watch, Watchers};
 use super::watching::{Watching, truncated};
 
@@ -80,13 +80,11 @@ impl<S, W> Reply<S, W> {
     /// there settles it at once.
     #[inline]
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
-        if !self.core.head.limits.is_empty() {
-            watch.meet(&self.core.head.limits);
-        }
+        watch.meet(&self.core.head.limits);
         for event in self.core.first.iter().chain(&self.core.more) {
-            match event.sign() {
-                Sign::End(usage) => watch.settle(End::Completed(usage)),
-                sign => watch.see(sign),
+            match event {
+                Event::Completed(completion) => watch.settle(completion.end()),
+                event => watch.see(event.sign()),
             }
         }
         if let Some(failure) = &self.core.failed {
@@ -101,6 +99,12 @@ impl<S, W> Reply<S, W> {
     pub fn wrap<T>(self, wrap: impl FnOnce(Watching<S, W>) -> T) -> Reply<T> {
         let (held, events) = self.split();
         Reply::join(held, wrap(events))
+    }
+
+    /// Puts the stream into another one that is to see every event: what was read ahead goes into it, too.
+    pub(crate) fn wrap_whole<T>(mut self, wrap: impl FnOnce(Ahead, Watching<S, W>) -> T) -> Reply<T> {
+        let ahead = self.core.take_ahead();
+        self.wrap(|events| wrap(ahead, events))
     }
 
     /// Takes the head and what was read ahead from the stream.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use http::Extensions;
 
-use super::call::{Ask, Call};
+use super::call::{Ask, Call, Cost};
+use super::estimate::{Memo, estimate};
 use super::extra::{Extra, Protocol};
 use super::message::{Message, Role};
 use super::options::{Effort, Options, ReasoningOptions, Tool};
@@ -47,6 +48,8 @@ pub struct Parts {
     pub extra: Extra,
     /// Whatever the caller attaches: identity, tags, clocks. Never sent.
     pub extensions: Extensions,
+    /// The estimate of its tokens, made when it is first asked for.
+    pub(crate) estimate: Memo,
 }
 
 // === impl Request ===
@@ -153,7 +156,9 @@ impl Request {
 
     /// The parts, to change; copied first if a clone shares them.
     pub fn edit(&mut self) -> &mut Parts {
-        Arc::make_mut(&mut self.parts)
+        let parts = Arc::make_mut(&mut self.parts);
+        parts.estimate = Memo::default();
+        parts
     }
 }
 
@@ -195,6 +200,15 @@ impl Ask for Request {
 
     fn model(&self) -> Option<&str> {
         Some(&self.parts.model)
+    }
+
+    /// What was attached, else an estimate, made once for all who share the conversation.
+    fn cost(&self) -> Cost {
+        let attached = self.parts.extensions.get().copied();
+        attached.unwrap_or_else(|| Cost {
+            input: self.parts.estimate.get_or(|| estimate(&self.parts)),
+            output: self.parts.options.max_output_tokens,
+        })
     }
 
     fn size(&self) -> Option<usize> {

@@ -34,7 +34,7 @@ pub enum End<'a> {
 
 /// Watches one response: a permit, a trial, an account.
 pub trait Observer: Sized + Unpin {
-    /// The response began, and told these limits in its head.
+    /// The response began, and told these limits in its head; none where it told none.
     fn meet(&mut self, limits: &Limits) {
         let _ = limits;
     }

@@ -45,7 +45,7 @@ where
         let polled = Pin::new(&mut this.events).poll_next(cx);
         match &polled {
             Poll::Ready(Some(Ok(Event::Completed(completion)))) => {
-                this.settle(End::Completed(completion.usage));
+                this.settle(completion.end());
             }
             Poll::Ready(Some(Ok(event))) => this.watch.see(event.sign()),
             Poll::Ready(Some(Err(failure))) => this.settle(End::from(failure)),

@@ -13,6 +13,8 @@ use super::code::Code;
 pub struct Attempt {
     /// Who was asked.
     pub provider: Option<Arc<str>>,
+    /// The model asked, in the provider's word, where that is known.
+    pub model: Option<Arc<str>>,
     /// What came of it.
     pub code: Code,
     /// The HTTP status, if a response was seen.

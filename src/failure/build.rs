@@ -21,6 +21,7 @@ impl Failure {
             message: clip(message.as_ref()),
             status: None,
             provider: None,
+            model: None,
             retry_after: None,
             should_retry: None,
             local: code.class() == Class::Local,
@@ -59,6 +60,13 @@ impl Failure {
     #[must_use]
     pub fn with_provider(mut self, provider: &Arc<str>) -> Self {
         self.0.provider.get_or_insert_with(|| Arc::clone(provider));
+        self
+    }
+
+    /// Adds the model that was asked, unless one is known already.
+    #[must_use]
+    pub fn with_model(mut self, model: &Arc<str>) -> Self {
+        self.0.model.get_or_insert_with(|| Arc::clone(model));
         self
     }
 
@@ -118,6 +126,11 @@ fn clip(message: &str) -> Arc<str> {
     while !message.is_char_boundary(end) {
         end -= 1;
     }
-    let clean: String = message[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let message = &message[..end];
+    // Nearly always: then it is copied once, and not looked at letter by letter.
+    if message.bytes().all(|byte| byte >= b' ' && byte.is_ascii() && byte != 0x7f) {
+        return message.trim().into();
+    }
+    let clean: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     clean.trim().into()
 }

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::chat::{End, Observer, Sign, Watch};
+use crate::chat::{End, Limits, Observer, Sign, Watch};
 use crate::failure::{BoxError, Code, Failure, Fault, stated_wait};
 use crate::time::Wall;
 
@@ -82,9 +82,7 @@ where
 
     fn follow<O: Observer>(self, mut watch: Watch<O>) -> Self::Followed<O> {
         let verdict = failure_of(&self);
-        if let Some(limits) = self.extensions().get() {
-            watch.meet(limits);
-        }
+        watch.meet(self.extensions().get().unwrap_or(&Limits::default()));
         self.map(|body| {
             let mut watched = Watched { body, watch, verdict };
             // Nobody polls a body that is empty from the start, so its end must be noticed here.

@@ -44,6 +44,7 @@ pub struct Events<B> {
 pub(super) struct Source {
     /// Named in failures.
     pub(super) name: Arc<str>,
+    pub(super) model: Arc<str>,
     /// Named in the replay state that it makes.
     pub(super) instance: Arc<str>,
 }
@@ -159,7 +160,8 @@ where
                 return Poll::Ready(Some(Ok(event)));
             }
             if let Some(failure) = self.failed.take() {
-                return Poll::Ready(Some(Err(failure.with_provider(&self.source.name))));
+                let failure = failure.with_provider(&self.source.name).with_model(&self.source.model);
+                return Poll::Ready(Some(Err(failure)));
             }
             if !self.body.is_open() {
                 return Poll::Ready(None);

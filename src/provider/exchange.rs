@@ -151,7 +151,7 @@ impl Asked {
         let (parts, body) = response.into_parts();
         let shared = &self.shared;
         let mut head = Head::of(Arc::clone(&shared.name));
-        head.model = Some(self.model);
+        head.model = Some(Arc::clone(&self.model));
         head.request_id = request_id(&parts.headers);
         head.limits = shared.limits(limits::read(&parts.headers, shared.wall.unix()));
         let profile = &shared.profile;
@@ -162,7 +162,8 @@ impl Asked {
             stream: self.stream,
             frames: self.call.frames,
         };
-        let source = Source { name: Arc::clone(&shared.name), instance: Arc::clone(&shared.instance) };
+        let (name, instance) = (Arc::clone(&shared.name), Arc::clone(&shared.instance));
+        let source = Source { name, model: self.model, instance };
         let events = Events::new(body, &parts.headers, &read, source);
         Reply::new(head, events).follow(self.settlement)
     }
@@ -176,7 +177,7 @@ impl Asked {
     /// Closes the account of an attempt that failed before its head.
     fn fail(mut self, failure: Failure) -> Failure {
         self.settlement.settle((&failure).into());
-        failure.with_provider(&self.shared.name)
+        failure.with_provider(&self.shared.name).with_model(&self.model)
     }
 }
 

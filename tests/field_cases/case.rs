@@ -45,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) keepalive: String,
     pub(crate) breaker: Option<Breaker>,
     pub(crate) bulkhead: Option<Value>,
-    pub(crate) limiter: Option<Value>,
+    pub(crate) limiter: Option<Limiter>,
     pub(crate) cooldown_ms: Option<u64>,
     pub(crate) now: Option<String>,
     pub(crate) targets: BTreeMap<String, Target>,
@@ -83,6 +83,16 @@ pub(crate) struct Target {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PerCall {
     pub(crate) failover: Option<bool>,
+}
+
+/// The rate limiter of a case: a minute's tokens as rate and bucket, or what headers tell.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limiter {
+    pub(crate) tokens_per_minute: Option<u32>,
+    pub(crate) initial_fill: Option<u32>,
+    pub(crate) mode: Option<String>,
+    pub(crate) from_headers: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]

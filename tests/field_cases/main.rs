@@ -78,18 +78,14 @@ fn judge(case: &Case, loopback: bool) -> Verdict {
 fn needs(case: &Case) -> Option<&'static str> {
     let config = &case.config;
     let gated = |config: &case::Config| {
-        [
-            (config.bulkhead.is_some(), "needs the bulkhead"),
-            (config.limiter.is_some(), "needs the rate limiter"),
-        ]
-        .into_iter()
-        .find_map(|(needed, why)| needed.then_some(why))
+        [(config.bulkhead.is_some(), "needs the bulkhead")]
+            .into_iter()
+            .find_map(|(needed, why)| needed.then_some(why))
     };
     if case.via.as_deref() == Some("gateway") {
         return Some("needs the gateway");
     }
     match &case.table {
-        Some(table) if table.kind == "estimate" => Some("needs the token estimate of the rate limiter"),
         Some(table) if table.kind == "config" => table.configs().iter().find_map(gated),
         _ => gated(config),
     }

@@ -9,15 +9,21 @@ use futures_util::future::join_all;
 use futures_util::stream::StreamExt;
 use http_body::Body;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt};
-use watertight::chat::{Ask, Assembler, CallId, Completion, Event, Message, Protocol, Request};
+use watertight::chat::{
+    Ask, Assembler, BoxReply, CallId, Completion, Event, Message, Protocol, Reply, Request,
+};
 use watertight::event::{Fact, Facts};
 use watertight::failure::{BoxError, ConfigError, Failure};
 use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::failover::FailoverConfig;
+use watertight::layers::rate_limit::{Mode, RateLimitConfig};
 use watertight::layers::retry::{Jitter, RetryConfig};
 use watertight::layers::timeout::{Clocks, KeepAlive};
-use watertight::layers::{CircuitBreakerLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer};
+use watertight::layers::{
+    CircuitBreakerLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer, TokenAwareRateLimitLayer,
+};
 use watertight::protocol;
 use watertight::provider::{HttpClient, Profile, Provider};
 use watertight::testing::{Journal, Player, Script, Server};
@@ -207,7 +213,7 @@ where
     seen.partial = Some(assembler.partial());
 }
 
-/// The stack of the cases: failover around retry around breaker around clocks around a provider.
+/// The stack of the cases: failover around retry, breaker, limiter and clocks around a provider.
 fn stack<C, B>(
     case: &Case,
     clients: Vec<(C, String)>,
@@ -222,9 +228,10 @@ fn stack<C, B>(
     ConfigError,
 >
 where
-    C: Service<http::Request<Bytes>, Response = http::Response<B>> + Clone,
+    C: Service<http::Request<Bytes>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    C::Future: Send,
     C::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let config = &case.config;
@@ -240,7 +247,12 @@ where
         profile.default_model = target.model;
         let provider = Provider::over(client, profile)?.facts(facts).wall(wall);
         let (retry, breaker, clocks) = (RetryLayer::new(retry(config)?)?, breaker(config)?, clocks(config)?);
-        candidates.push(retry.layer(breaker.layer(clocks.layer(provider))));
+        let clocked = clocks.layer(provider);
+        let limited = match limiter(config)? {
+            Some(limits) => boxed(limits.layer(clocked)),
+            None => boxed(clocked),
+        };
+        candidates.push(retry.layer(breaker.layer(limited)));
     }
     let first = candidates.remove(0);
     let failover = FailoverLayer::new(candidates).named(config.providers.iter().map(String::as_str))?;
@@ -286,6 +298,36 @@ pub(crate) fn breaker(config: &Config) -> Result<CircuitBreakerLayer, ConfigErro
         ramp: None,
         ..CircuitBreakerConfig::default()
     })
+}
+
+/// Forgets the type of a candidate's layers.
+fn boxed<S, E, W>(service: S) -> BoxCloneSyncService<Request, BoxReply, Failure>
+where
+    S: Service<Request, Response = Reply<E, W>, Error = Failure> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+    E: futures_util::Stream<Item = Result<Event, Failure>> + Unpin + Send + 'static,
+    W: watertight::observe::Watchers + Unpin + Send + 'static,
+{
+    BoxCloneSyncService::new(service.map_response(Reply::boxed))
+}
+
+fn limiter(config: &Config) -> Result<Option<TokenAwareRateLimitLayer>, ConfigError> {
+    let Some(limiter) = &config.limiter else { return Ok(None) };
+    if limiter.from_headers == limiter.tokens_per_minute.is_some() {
+        return Err(ConfigError::new("limiter", "has a quota of its own, or none"));
+    }
+    let whole = limiter.tokens_per_minute.map_or(1.0, f64::from);
+    let limits = RateLimitConfig {
+        tokens_per_minute: limiter.tokens_per_minute,
+        initial_fill: limiter.initial_fill.map(|filled| f64::from(filled) / whole),
+        mode: match limiter.mode.as_deref() {
+            None | Some("wait") => Mode::Wait,
+            Some("reject") => Mode::Reject,
+            Some(other) => return Err(ConfigError::new("limiter.mode", format!("is not known: {other}"))),
+        },
+        ..RateLimitConfig::from_headers()
+    };
+    TokenAwareRateLimitLayer::new(limits).map(Some)
 }
 
 pub(crate) fn clocks(config: &Config) -> Result<DualClockTimeoutLayer, ConfigError> {

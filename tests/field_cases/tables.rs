@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use tower::Layer;
-use watertight::chat::Protocol;
+use watertight::chat::{Ask, Protocol, Request};
 use watertight::failure::{Breaker, parse_retry_after};
 use watertight::layers::FailoverLayer;
 use watertight::layers::retry::{Backoff, Jitter, RetryLayer};
@@ -23,6 +23,7 @@ pub(crate) fn check(table: &Table) -> Vec<String> {
         "backoff_no_jitter" => backoff(row),
         "classify" => classify(row, unix),
         "reserve_output" => reserve_output(row),
+        "estimate" => estimate(row),
         "config" => config(row),
         other => Err(format!("no table is of the kind {other}")),
     };
@@ -63,13 +64,48 @@ fn classify(row: &Value, unix: Duration) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("came {failure:?}, {judgement:?}")) }
 }
 
+/// A request of a table, in the protocol of its shape; `{{A*3}}` in its texts is the word repeated.
+fn request(row: &Value) -> Result<Request, String> {
+    let mut request = row["request"].clone();
+    expand(&mut request);
+    let is_picture = |part: &Value| part.get("source").is_some();
+    let parts =
+        request["messages"].as_array().into_iter().flatten().filter_map(|turn| turn["content"].as_array());
+    let spoken = if request.get("input").is_some() {
+        Protocol::OpenaiResponses
+    } else if parts.flatten().any(is_picture) {
+        Protocol::AnthropicMessages
+    } else {
+        Protocol::OpenaiChat
+    };
+    protocol::read(spoken, request.to_string().as_bytes()).map_err(|failure| failure.to_string())
+}
+
+fn expand(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            while let Some((before, rest)) = text.split_once("{{") {
+                let Some((inside, after)) = rest.split_once("}}") else { break };
+                let Some((word, times)) = inside.rsplit_once('*') else { break };
+                let Ok(times) = times.parse::<usize>() else { break };
+                *text = format!("{before}{}{after}", word.repeat(times));
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(expand),
+        Value::Object(fields) => fields.values_mut().for_each(expand),
+        _ => {}
+    }
+}
+
+fn estimate(row: &Value) -> Result<(), String> {
+    let came = request(row)?.cost().input;
+    let fits = row["min"].as_u64().is_some_and(|min| came >= min)
+        && row["max"].as_u64().is_some_and(|max| came <= max);
+    if fits { Ok(()) } else { Err(format!("came {came}")) }
+}
+
 fn reserve_output(row: &Value) -> Result<(), String> {
-    let request = &row["request"];
-    let spoken =
-        if request.get("input").is_some() { Protocol::OpenaiResponses } else { Protocol::OpenaiChat };
-    let request =
-        protocol::read(spoken, request.to_string().as_bytes()).map_err(|failure| failure.to_string())?;
-    let came = request.options.max_output_tokens;
+    let came = request(row)?.cost().output;
     if came == row["out"].as_u64() { Ok(()) } else { Err(format!("came {came:?}")) }
 }
 

@@ -1,0 +1,196 @@
+//! Tokens by the window: how much one key may use, and what it owes.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::ConfigError;
+use crate::time::Instant;
+
+/// The tokens a key may use in a window. It is what an agent that works without a pause uses in a minute at some 1,600
+/// tokens a second, in and out, and a tenth of what providers grant a small organisation: one user cannot starve ten.
+pub const DEFAULT_TOKENS: u64 = 100_000;
+
+/// How long a window is. Providers count tokens by the minute, and so the budget of a key compares with theirs.
+pub const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
+
+/// From which part of the budget on a warning is told: a fifth is left, enough for a few more turns.
+pub const DEFAULT_WARN_AT: f64 = 0.8;
+
+/// How many tokens a key may use.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetConfig {
+    /// Tokens of a window, input and output.
+    pub tokens: u64,
+    /// How long a window is, from the first call in it.
+    #[serde(with = "humantime_serde")]
+    pub window: Duration,
+    /// From which part of the budget on a warning is told, once a window; `None` tells none.
+    pub warn_at: Option<f64>,
+    /// Whether a call dearer than the whole budget is refused. If not, it has an untouched window for itself, and what is
+    /// above the budget counts against the windows after it.
+    pub strict: bool,
+}
+
+/// The account of one key.
+///
+/// What is used above the budget is a debt: it fills the windows that follow. A window opens with a call, and closes
+/// without one after it when nothing is owed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    since: Option<Instant>,
+    /// Tells windows apart, for those who settle later.
+    window: u32,
+    /// Owed from windows before.
+    debt: u64,
+    /// Used in this one, and reserved.
+    used: u64,
+    warned: bool,
+}
+
+/// Tokens put aside for a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// How many.
+    pub tokens: u64,
+    /// From which window.
+    pub window: u32,
+}
+
+/// A budget that has no room for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Used, reserved and owed.
+    pub used: u64,
+    /// Of how much.
+    pub limit: u64,
+    /// When the call will find room, if nothing else is used; `None` if it never will.
+    pub retry_after: Option<Duration>,
+}
+
+// === impl BudgetConfig ===
+
+impl BudgetConfig {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        if self.tokens == 0 {
+            return Err(ConfigError::new(
+                "budget.tokens",
+                "must not be zero; leave the budget out to have none",
+            ));
+        }
+        ConfigError::unless_positive("budget.window", self.window)?;
+        self.warn_at.map_or(Ok(()), |part| ConfigError::unless_ratio("budget.warn_at", part))
+    }
+
+    fn warns(&self, used: u64) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "a part, not an account")]
+        self.warn_at.is_some_and(|part| used as f64 >= self.tokens as f64 * part)
+    }
+}
+
+impl Default for BudgetConfig {
+    fn default() -> Self {
+        Self { tokens: DEFAULT_TOKENS, window: DEFAULT_WINDOW, warn_at: Some(DEFAULT_WARN_AT), strict: false }
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// Puts tokens aside. A refusal changes nothing.
+    ///
+    /// # Errors
+    /// If there is no room for them.
+    pub fn reserve(&mut self, config: &BudgetConfig, cost: u64, now: Instant) -> Result<Reserved, Spent> {
+        self.roll(config, now);
+        let used = self.total();
+        // A call of unknown cost passes as long as anything is left.
+        let fits = used.saturating_add(cost.max(1)) <= config.tokens;
+        let alone = cost > config.tokens && used == 0 && !config.strict;
+        if !fits && !alone {
+            return Err(self.spent(config, cost, now));
+        }
+        if self.since.is_none() {
+            self.open(now);
+        }
+        self.used = self.used.saturating_add(cost);
+        Ok(Reserved { tokens: cost, window: self.window })
+    }
+
+    /// What the call really used takes the place of what was put aside. `now` is asked only where no window is open.
+    pub fn settle(&mut self, reserved: Reserved, used: u64, now: impl FnOnce() -> Instant) {
+        if let Some(more) = used.checked_sub(reserved.tokens) {
+            if more > 0 && self.since.is_none() {
+                self.open(now());
+            }
+            self.used = self.used.saturating_add(more);
+            return;
+        }
+        let back = reserved.tokens - used;
+        // What a closed window has left cannot be used any more; only what it owed is less now.
+        let account = if reserved.window == self.window { &mut self.used } else { &mut self.debt };
+        *account = account.saturating_sub(back);
+        if self.total() == 0 {
+            self.since = None;
+        }
+    }
+
+    /// What was used, reserved and owed, if a warning is due: once a window.
+    pub fn warning(&mut self, config: &BudgetConfig) -> Option<u64> {
+        let used = self.total();
+        let due = !self.warned && config.warns(used);
+        self.warned |= due;
+        due.then_some(used)
+    }
+
+    /// What is used, reserved and owed now, and when the window ends, if one is open.
+    pub fn state(&mut self, config: &BudgetConfig, now: Instant) -> (u64, Option<Duration>) {
+        self.roll(config, now);
+        let left = self.since.map(|since| config.window.saturating_sub(now.saturating_duration_since(since)));
+        (self.total(), left)
+    }
+
+    const fn total(&self) -> u64 {
+        self.debt.saturating_add(self.used)
+    }
+
+    fn open(&mut self, now: Instant) {
+        self.since = Some(now);
+        self.window = self.window.wrapping_add(1);
+        self.warned = false;
+    }
+
+    /// Closes the windows that are over: each takes its budget off what was used.
+    fn roll(&mut self, config: &BudgetConfig, now: Instant) {
+        let Some(since) = self.since else { return };
+        let over = now.saturating_duration_since(since).as_nanos() / config.window.as_nanos().max(1);
+        let Ok(over) = u64::try_from(over) else {
+            return *self = Self { window: self.window, ..Self::default() };
+        };
+        if over == 0 {
+            return;
+        }
+        self.debt = self.total().saturating_sub(config.tokens.saturating_mul(over));
+        self.used = 0;
+        self.since = None;
+        self.window = self.window.wrapping_add(1);
+        self.warned = false;
+        if self.debt > 0 {
+            let after = u32::try_from(over).ok().and_then(|over| config.window.checked_mul(over));
+            self.since = Some(after.and_then(|after| since.checked_add(after)).unwrap_or(now));
+        }
+    }
+
+    fn spent(&self, config: &BudgetConfig, cost: u64, now: Instant) -> Spent {
+        let (used, limit) = (self.total(), config.tokens);
+        let too_much =
+            if cost > limit { used } else { used.saturating_add(cost.max(1)).saturating_sub(limit) };
+        let windows = u32::try_from(too_much.div_ceil(limit)).ok();
+        let since = self.since.unwrap_or(now);
+        let until = windows.and_then(|windows| since.checked_add(config.window.checked_mul(windows)?));
+        let never = cost > limit && config.strict;
+        let retry_after = until.filter(|_| !never).map(|until| until.saturating_duration_since(now));
+        Spent { used, limit, retry_after }
+    }
+}

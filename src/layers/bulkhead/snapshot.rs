@@ -1,0 +1,55 @@
+//! A bulkhead at one instant, as it is shown.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// A bulkhead at one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct BulkheadSnapshot {
+    /// Its name.
+    pub name: String,
+    /// How many keys it knows. A bulkhead that is not keyed has one.
+    pub keys: usize,
+    /// Those that are not as good as fresh, by name. Without keys, the one there is.
+    pub states: Vec<StateSnapshot>,
+}
+
+/// The slots and the budget of one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StateSnapshot {
+    /// `NAME`, or `NAME:KEY`.
+    pub key: String,
+    /// How many calls may be in flight.
+    pub limit: Option<u32>,
+    /// How many are.
+    pub in_flight: u32,
+    /// How many wait.
+    pub waiting: u32,
+    /// The budget, if there is one.
+    pub budget: Option<BudgetSnapshot>,
+}
+
+/// A budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct BudgetSnapshot {
+    /// Tokens used, reserved and owed. It may be above the limit: then it is a debt.
+    pub used: u64,
+    /// Of how many.
+    pub limit: u64,
+    /// When the window ends, if one is open.
+    #[serde(with = "humantime_serde")]
+    pub resets_in: Option<Duration>,
+}
+
+// === impl StateSnapshot ===
+
+impl StateSnapshot {
+    /// Whether a fresh one would look otherwise.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.in_flight > 0 || self.waiting > 0 || self.budget.is_some_and(|budget| budget.used > 0)
+    }
+}

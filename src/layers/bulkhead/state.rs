@@ -1,0 +1,199 @@
+//! What all calls of one key share.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::chat::{Ask, CallId, End};
+use crate::event::{Fact, Facts};
+use crate::failure::{Code, Failure};
+use crate::keyed::Idle;
+use crate::time::{Instant, now};
+
+use super::account::Account;
+use super::budget::{Budget, Spent};
+use super::config::BulkheadConfig;
+use super::lane::{Asked, Lane, Tally};
+use super::slots::{MOST, Ticket};
+
+/// The layer's word in facts.
+pub(super) const GATE: &str = "bulkhead";
+
+/// When to come back to a full bulkhead of which nobody has waited yet, so that nothing is known of its calls: the first
+/// wait of a retry.
+const COME_BACK: Duration = Duration::from_secs(1);
+
+/// Bytes of a refusal beside the key, so that its message is written without growing.
+const WORDS: usize = 96;
+
+/// What all keys share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) name: Box<str>,
+    pub(super) config: BulkheadConfig,
+    pub(super) facts: Facts,
+}
+
+/// The slots and the budget of one key.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) lane: Lane,
+    budget: Option<Mutex<Budget>>,
+    pub(super) key: Box<str>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What is decided of a call.
+#[derive(Debug)]
+pub(super) enum Decision {
+    Pass(Account),
+    Wait(Account, Ticket, Instant),
+    Refuse(Failure),
+}
+
+// === impl State ===
+
+impl State {
+    pub(super) fn new(shared: &Arc<Shared>, key: &str, limit: u32) -> Self {
+        let name = &shared.name;
+        let key = if key.is_empty() { name.clone() } else { format!("{name}:{key}").into() };
+        let budget = shared.config.budget.map(|_| Mutex::default());
+        Self { lane: Lane::new(limit), budget, key, shared: Arc::clone(shared) }
+    }
+
+    /// The budget first: a call it refuses has no business in line. What it put aside is kept in line, too.
+    #[inline]
+    pub(super) fn decide<R: Ask>(&self, request: &R) -> Decision {
+        let account = match self.reserve(request) {
+            Ok(account) => account,
+            Err(failure) => return Decision::Refuse(failure),
+        };
+        if self.lane.try_take() {
+            return Decision::Pass(account);
+        }
+        self.queue(request, account)
+    }
+
+    /// The end of a call in flight.
+    #[inline]
+    pub(super) fn settle(&self, account: &Account, end: End<'_>) {
+        if self.budget.is_some() {
+            self.refund(account, account.used(end));
+        }
+        self.lane.release();
+    }
+
+    /// What was put aside is replaced by what was used.
+    pub(super) fn refund(&self, account: &Account, used: u64) {
+        let (Some(budget), Some(config)) = (&self.budget, &self.shared.config.budget) else { return };
+        let warning = {
+            let mut budget = budget.lock().unwrap_or_else(PoisonError::into_inner);
+            budget.settle(account.reserved(), used, now);
+            budget.warning(config)
+        };
+        self.warn(warning, config.tokens);
+    }
+
+    #[inline]
+    pub(super) fn emit_admitted(&self, call: CallId, waited: Duration) {
+        self.shared.facts.emit(&Fact::Admitted { call, gate: GATE, key: &self.key, waited });
+    }
+
+    pub(super) fn emit_refused(&self, call: CallId, failure: &Failure) {
+        self.shared.facts.emit(&Fact::Refused { call, gate: GATE, key: &self.key, failure });
+    }
+
+    /// The refusal of a call for which there is no slot, nor a place in line.
+    pub(super) fn full(&self, tally: Tally, guess: Option<Duration>) -> Failure {
+        let Tally { limit, in_flight, waiting } = tally;
+        let (key, most) = (&self.key, self.shared.config.max_waiting);
+        let mut message = String::with_capacity(key.len() + WORDS);
+        let words = format_args!("{key}: {in_flight} of {limit} slots taken, {waiting} of {most} waiting");
+        // A string takes whatever it is given.
+        let _ = message.write_fmt(words);
+        refusal(&message, guess)
+    }
+
+    /// The refusal of a call that waited as long as one may.
+    pub(super) fn waited(&self, waited: Duration) -> Failure {
+        let Tally { limit, in_flight, waiting } = self.lane.tally();
+        let key = &self.key;
+        let message = format!(
+            "{key}: waited {waited:?} in line, {in_flight} of {limit} slots taken, {waiting} waiting"
+        );
+        refusal(&message, self.lane.guess())
+    }
+
+    /// What is used of the budget, and when its window ends.
+    pub(super) fn spent(&self) -> Option<(u64, Option<Duration>)> {
+        let (budget, config) = (self.budget.as_ref()?, self.shared.config.budget.as_ref()?);
+        Some(budget.lock().unwrap_or_else(PoisonError::into_inner).state(config, now()))
+    }
+
+    fn reserve<R: Ask>(&self, request: &R) -> Result<Account, Failure> {
+        let (Some(budget), Some(config)) = (&self.budget, &self.shared.config.budget) else {
+            return Ok(Account::default());
+        };
+        let (account, cost) = Account::of(request.cost());
+        let at = now();
+        let (reserved, warning) = {
+            let mut budget = budget.lock().unwrap_or_else(PoisonError::into_inner);
+            (budget.reserve(config, cost, at), budget.warning(config))
+        };
+        self.warn(warning, config.tokens);
+        match reserved {
+            Ok(reserved) => Ok(account.within(reserved.window)),
+            Err(Spent { used, limit, retry_after }) => {
+                let key = &self.key;
+                let message = format!("{key}: {used} of {limit} tokens used, and the call asks {cost}");
+                Err(Failure::local(Code::BudgetExhausted, message).with_retry_after(retry_after))
+            }
+        }
+    }
+
+    fn warn(&self, warning: Option<u64>, limit: u64) {
+        if let Some(used) = warning {
+            self.shared.facts.emit(&Fact::BudgetWarning { key: &self.key, used, limit });
+        }
+    }
+
+    /// A place in line for a call that finds no slot, if it can wait.
+    #[cold]
+    fn queue<R: Ask>(&self, request: &R, account: Account) -> Decision {
+        let call = request.call();
+        let over = |by: Option<Instant>| by.is_some_and(|by| by <= now());
+        // There is no use in a place for one who is gone before its turn, or sent elsewhere at once.
+        let can_wait = call.patient && !over(call.first_output_by());
+        match self.lane.ask(if can_wait { self.shared.config.max_waiting } else { 0 }, now) {
+            Asked::Taken => Decision::Pass(account),
+            Asked::Joined(ticket, since) => Decision::Wait(account, ticket, since),
+            Asked::Full(tally, guess) => {
+                self.refund(&account, 0);
+                Decision::Refuse(if over(call.deadline) { self.late() } else { self.full(tally, guess) })
+            }
+        }
+    }
+
+    /// The refusal of a call whose deadline came before its turn.
+    pub(super) fn late(&self) -> Failure {
+        Failure::local(Code::Deadline, format!("{}: the deadline came before a slot was free", self.key))
+    }
+}
+
+impl Idle for State {
+    fn is_idle(&self) -> bool {
+        let Tally { in_flight, waiting, .. } = self.lane.tally();
+        in_flight == 0 && waiting == 0 && self.spent().is_none_or(|(used, _)| used == 0)
+    }
+}
+
+/// The limit as it is counted: none is as many as can be.
+pub(super) fn limit_of(config: &BulkheadConfig) -> u32 {
+    config.max_concurrent.unwrap_or(MOST)
+}
+
+#[cold]
+pub(super) fn refusal(message: &str, guess: Option<Duration>) -> Failure {
+    let wait = guess.filter(|guess| !guess.is_zero()).unwrap_or(COME_BACK);
+    Failure::local(Code::BulkheadFull, message).with_retry_after(Some(wait))
+}

@@ -1,0 +1,103 @@
+//! One way down the ladder: after a final failure, before the first output.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::chat::{Ask, BoxReply, Request, Tried};
+use crate::event::Fact;
+use crate::failure::{Code, Failure};
+use crate::observe::Follow;
+use crate::time::{Instant, now, sleep_until};
+
+use super::answer::Answer;
+use super::ladder::Ladder;
+use super::route::Route;
+use super::rung::{Case, Needs, Rung};
+
+/// A way down in progress. Boxed, since nobody comes here on a good day.
+pub(super) type Climb = Pin<Box<dyn Future<Output = Result<BoxReply, Failure>> + Send>>;
+
+/// Begins a way down, or hands the failure back where it goes nowhere.
+pub(super) fn begin(ladder: &Arc<Ladder>, request: &Request, failure: Failure) -> Result<Climb, Failure> {
+    let route = Route::of(&failure, is_late(request, now()));
+    if route == Route::Nowhere {
+        return Err(failure);
+    }
+    Ok(Box::pin(climb(Arc::clone(ladder), request.clone(), failure, route)))
+}
+
+/// Tries one rung after another.
+async fn climb(
+    ladder: Arc<Ladder>,
+    request: Request,
+    failure: Failure,
+    route: Route,
+) -> Result<BoxReply, Failure> {
+    let mut case = Case::new(request, failure, ladder.facts.clone());
+    for entry in ladder.plan(&mut case, route) {
+        let rung = &*entry.rung;
+        // The rungs before may have taken the time that this one needs.
+        if rung.needs() != Needs::Nothing && is_late(&case.request, now()) {
+            case.note(rung.name(), None, &overdue());
+            continue;
+        }
+        let answer = timed(&ladder, rung, &mut case).await;
+        entry.counts.count(answer.is_ok());
+        match answer {
+            Ok(answer) => return Ok(accept(case, rung, answer)),
+            Err(failure) => case.note(rung.name(), None, &failure),
+        }
+    }
+    Err(case.failure)
+}
+
+/// The answer of a rung, within its time. A rung that needs no model may use its own time even when the caller's is
+/// over: without it there would be no answer at all.
+async fn timed(ladder: &Ladder, rung: &dyn Rung, case: &mut Case) -> Result<Answer, Failure> {
+    let own = ladder.config.rung_timeout.and_then(|time| now().checked_add(time));
+    let deadline = case.request.call().deadline.filter(|_| rung.needs() != Needs::Nothing);
+    let until = match (own, deadline) {
+        (Some(own), Some(deadline)) => Some(own.min(deadline)),
+        (own, deadline) => own.or(deadline),
+    };
+    let mut answer = rung.try_answer(case);
+    let Some(until) = until else { return answer.await };
+    let mut timer = pin!(sleep_until(until));
+    std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| Err(overdue())),
+        ready @ Poll::Ready(_) => ready,
+    })
+    .await
+}
+
+/// The reply of an answer, with the record in its head.
+fn accept(case: Case, rung: &dyn Rung, answer: Answer) -> BoxReply {
+    let Case { request, failure, mut record, facts, .. } = case;
+    let (call, name) = (request.call().id, rung.name());
+    record.fallback_chain.push(Tried::answered(name, answer.by));
+    record.level = answer.level;
+    record.quality_estimate = answer.quality;
+    record.missing_components = answer.missing;
+    record.user_message = answer.message;
+    record.kept = answer.kept;
+    record.ticket = answer.ticket;
+    record.support_contact = answer.contact;
+    facts.emit(&Fact::Rung { call, rung: name, failure: None });
+    facts.emit(&Fact::Degraded { call, rung: name, quality: answer.quality, failure: &failure });
+    let mut reply = answer.reply;
+    let mut attempts = failure.attempts().to_vec();
+    attempts.push(failure.as_attempt());
+    reply.remember(attempts);
+    reply.head_mut().degradation = Some(Box::new(record));
+    reply
+}
+
+fn is_late(request: &Request, now: Instant) -> bool {
+    request.call().deadline.is_some_and(|deadline| now >= deadline)
+}
+
+fn overdue() -> Failure {
+    Failure::local(Code::Deadline, "the time for it is over")
+}

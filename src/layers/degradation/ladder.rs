@@ -1,0 +1,223 @@
+//! The rungs in order, and which of them a failure may try.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::chat::{Completion, Content, Head, Message, Request, Role};
+use crate::event::Facts;
+use crate::failure::{Code, Failure};
+
+use super::config::DegradationConfig;
+use super::route::Route;
+use super::rung::{Callable, Case, Consider, Rung};
+
+/// The six rungs, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Place {
+    /// Another model.
+    FallbackModel,
+    /// The same model without a tool.
+    SkipTool,
+    /// An answer of an earlier call.
+    CachedAnswer,
+    /// A promise.
+    Deferred,
+    /// What came before the stream broke.
+    PartialResult,
+    /// Words.
+    GracefulFailure,
+}
+
+/// What a ladder did so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The rungs, best first.
+    pub rungs: Vec<RungSnapshot>,
+}
+
+/// What a rung did so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RungSnapshot {
+    /// Which.
+    pub rung: String,
+    /// How often it was tried.
+    pub tried: u64,
+    /// How often it answered.
+    pub answered: u64,
+}
+
+/// The rungs, and what decides between them. Changed while a layer is built, never after.
+#[derive(Clone)]
+pub(super) struct Ladder {
+    pub(super) config: DegradationConfig,
+    pub(super) facts: Facts,
+    entries: Vec<Entry>,
+    /// Whether tools can be called, by their names.
+    pub(super) tools: HashMap<String, Callable>,
+    /// Whether any rung wants to be told of whole answers.
+    pub(super) learns: bool,
+    pub(super) partial: Arc<Counts>,
+}
+
+/// One rung where it stands.
+#[derive(Clone)]
+pub(super) struct Entry {
+    place: Place,
+    /// Whether it is one of the user's, which follows the place it names.
+    own: bool,
+    pub(super) rung: Arc<dyn Rung>,
+    pub(super) counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    tried: AtomicU64,
+    answered: AtomicU64,
+}
+
+// === impl Place ===
+
+impl Place {
+    /// The stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::FallbackModel => "fallback_model",
+            Self::SkipTool => "skip_tool",
+            Self::CachedAnswer => "cached_answer",
+            Self::Deferred => "deferred",
+            Self::PartialResult => "partial_result",
+            Self::GracefulFailure => "graceful_failure",
+        }
+    }
+}
+
+// === impl Ladder ===
+
+impl Ladder {
+    pub(super) fn new(config: DegradationConfig) -> Self {
+        Self {
+            config,
+            facts: Facts::default(),
+            entries: Vec::new(),
+            tools: HashMap::new(),
+            learns: false,
+            partial: Arc::default(),
+        }
+    }
+
+    /// Puts a rung where it belongs: one of ours replaces the one that stands there, an own one comes behind those
+    /// that were put there before.
+    pub(super) fn put(&mut self, place: Place, own: bool, rung: Arc<dyn Rung>) {
+        if !own {
+            self.entries.retain(|entry| entry.own || entry.place != place);
+        }
+        self.learns |= rung.learns();
+        let at = self.entries.partition_point(|entry| (entry.place, entry.own) <= (place, own));
+        self.entries.insert(at, Entry { place, own, rung, counts: Arc::default() });
+    }
+
+    /// The rungs that a case may try, in order; those that would help but for a reason are noted.
+    pub(super) fn plan(&self, case: &mut Case, route: Route) -> Vec<&Entry> {
+        self.survey(case);
+        let mut planned = Vec::new();
+        for entry in self.entries.iter().filter(|entry| route.leads_to(entry.rung.needs())) {
+            match entry.rung.consider(case) {
+                Consider::Try => planned.push(entry),
+                Consider::Pass => {}
+                Consider::Skip(failure) => case.note(entry.rung.name(), None, &failure),
+            }
+        }
+        // The words at the end are the last of the depth, never beyond it.
+        if planned.len() > self.config.max_depth {
+            let last = planned.pop().filter(|entry| entry.place == Place::GracefulFailure && !entry.own);
+            planned.truncate(self.config.max_depth - usize::from(last.is_some()));
+            planned.extend(last);
+        }
+        planned
+    }
+
+    /// Tells whoever keeps answers of a whole one.
+    pub(super) fn learn(&self, request: &Request, answer: &Completion) {
+        for entry in self.entries.iter().filter(|entry| entry.rung.learns()) {
+            entry.rung.learn(request, answer);
+        }
+    }
+
+    /// The model that answered in the place of the one that was asked, if it was another: a failover beneath is told
+    /// by the tries in the head, or by the name of a fallback.
+    pub(super) fn stand_in<'a>(&self, request: &Request, head: &'a Head) -> Option<&'a str> {
+        let model = head.model.as_deref().filter(|model| *model != request.model)?;
+        let other = |provider: &Option<Arc<str>>| provider.is_some() && *provider != head.provider;
+        let failed_over = head.attempts.iter().any(|attempt| other(&attempt.provider));
+        (failed_over || self.config.fallback_models.iter().any(|name| name == model)).then_some(model)
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let rung = |rung: &str, counts: &Counts| RungSnapshot {
+            rung: rung.to_owned(),
+            tried: counts.tried.load(Ordering::Relaxed),
+            answered: counts.answered.load(Ordering::Relaxed),
+        };
+        let mut rungs: Vec<_> =
+            self.entries.iter().map(|entry| rung(entry.rung.name(), &entry.counts)).collect();
+        if self.config.max_partial.is_some() {
+            let at = self.entries.partition_point(|entry| entry.place < Place::PartialResult);
+            rungs.insert(at, rung(Place::PartialResult.as_str(), &self.partial));
+        }
+        Snapshot { rungs }
+    }
+
+    /// Adds the tools that cannot help to the one that failed: not callable now, or failed in the turn before.
+    fn survey(&self, case: &mut Case) {
+        let closed = case.request.tools.iter().map(|tool| &tool.name);
+        let closed = closed.filter(|name| self.tools.get(*name).is_some_and(|tool| !tool.is_callable()));
+        let down: Vec<_> = closed.cloned().chain(failed_before(&case.request.messages)).collect();
+        for name in down {
+            if !case.down.contains(&name) {
+                case.down.push(name);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Ladder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rungs: Vec<_> = self.entries.iter().map(|entry| entry.rung.name()).collect();
+        f.debug_struct("Ladder").field("config", &self.config).field("rungs", &rungs).finish_non_exhaustive()
+    }
+}
+
+// === impl Counts ===
+
+impl Counts {
+    pub(super) fn count(&self, answered: bool) {
+        self.tried.fetch_add(1, Ordering::Relaxed);
+        self.answered.fetch_add(u64::from(answered), Ordering::Relaxed);
+    }
+}
+
+/// A thing of this kind that is refused by its breaker.
+pub(super) fn not_callable(name: &str) -> Failure {
+    Failure::local(Code::CircuitOpen, format!("`{name}` cannot be called now"))
+}
+
+/// The tools whose results in the last turn are errors.
+fn failed_before(messages: &[Message]) -> impl Iterator<Item = String> + '_ {
+    let turn = messages.iter().rposition(|message| message.role == Role::Assistant);
+    let results = turn.map_or(&[][..], |at| &messages[at + 1..]).iter().flat_map(|message| &message.parts);
+    results.filter_map(move |part| match &part.content {
+        Content::ToolResult(result) if result.is_error => {
+            let mut calls = messages[turn?].tool_calls();
+            calls.find(|call| call.id == result.id).map(|call| call.name.clone())
+        }
+        _ => None,
+    })
+}

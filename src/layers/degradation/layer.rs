@@ -1,0 +1,245 @@
+//! The layer and its service.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::chat::{Event, Reply, Request, Watchers};
+use crate::event::Facts;
+use crate::failure::{ConfigError, Failure};
+
+use super::config::DegradationConfig;
+use super::defer::{DeferQueue, Deferring};
+use super::future::ResponseFuture;
+use super::graceful::GracefulFailure;
+use super::ladder::{Ladder, Place, Snapshot};
+use super::models::FallbackModel;
+use super::other::Other;
+use super::rung::{Callable, Rung};
+use super::stream::Degraded;
+use super::tools::SkipTool;
+
+/// Answers where the service beneath cannot. Clones of a layer, and the services it made, share the rungs and what
+/// they keep. See the [module](super).
+#[derive(Clone, Debug)]
+pub struct DegradationLayer {
+    ladder: Arc<Ladder>,
+    /// The first rung while it is built, so that its parts may come in any order.
+    models: HashMap<String, Callable>,
+    fallback: Option<Fallback>,
+}
+
+#[derive(Clone)]
+struct Fallback(Other);
+
+/// A service with a ladder beneath its failures. See the [module](super).
+#[derive(Debug)]
+pub struct Degrading<S> {
+    inner: S,
+    ladder: Arc<Ladder>,
+    /// Why it will never be ready: the next call is about it, and not passed on.
+    broken: Option<Failure>,
+}
+
+// === impl DegradationLayer ===
+
+impl DegradationLayer {
+    /// Has the rungs that need nothing but the configuration: partial results and words.
+    ///
+    /// # Errors
+    /// If a field of the configuration cannot work.
+    pub fn new(config: DegradationConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let mut ladder = Ladder::new(config);
+        if let Some(graceful) = ladder.config.graceful.clone() {
+            ladder.put(Place::GracefulFailure, false, Arc::new(GracefulFailure(graceful)));
+        }
+        Ok(Self { ladder: Arc::new(ladder), models: HashMap::new(), fallback: None })
+    }
+
+    /// Asks `fallback_models` through this service: the first rung.
+    ///
+    /// Put the same bulkhead around it that stands in the service beneath (clones of a layer share it): a caller has
+    /// no second budget for a second model.
+    ///
+    /// # Errors
+    /// If the configuration names no model to ask.
+    pub fn fallback_model<S, E, W>(mut self, service: S) -> Result<Self, ConfigError>
+    where
+        S: Service<Request, Response = Reply<E, W>, Error = Failure> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        E: Stream<Item = Result<Event, Failure>> + Unpin + Send + 'static,
+        W: Watchers + Unpin + Send + 'static,
+    {
+        if self.ladder.config.fallback_models.is_empty() {
+            return Err(ConfigError::new(
+                "fallback_models",
+                "names no model, and there is a service for them",
+            ));
+        }
+        self.fallback = Some(Fallback(Other::new(service)));
+        Ok(self.put_models())
+    }
+
+    /// Passes over a fallback model while this says that it cannot be called.
+    ///
+    /// # Errors
+    /// If the configuration does not name the model.
+    pub fn model_callable(mut self, model: &str, callable: Callable) -> Result<Self, ConfigError> {
+        if !self.ladder.config.fallback_models.iter().any(|name| name == model) {
+            return Err(ConfigError::new("fallback_models", format!("does not name `{model}`")));
+        }
+        self.models.insert(model.to_owned(), callable);
+        Ok(self.put_models())
+    }
+
+    /// Asks again through this service without `optional_tools` that failed or cannot be called: the second rung.
+    ///
+    /// # Errors
+    /// If the configuration names no optional tool.
+    pub fn skip_tool<S, E, W>(mut self, service: S) -> Result<Self, ConfigError>
+    where
+        S: Service<Request, Response = Reply<E, W>, Error = Failure> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        E: Stream<Item = Result<Event, Failure>> + Unpin + Send + 'static,
+        W: Watchers + Unpin + Send + 'static,
+    {
+        let ladder = self.edit();
+        let optional = ladder.config.optional_tools.clone();
+        if optional.is_empty() {
+            return Err(ConfigError::new(
+                "optional_tools",
+                "names no tool, and there is a service without them",
+            ));
+        }
+        let quality = ladder.config.quality.skip_tool;
+        let rung = SkipTool { service: Other::new(service), optional, quality };
+        ladder.put(Place::SkipTool, false, Arc::new(rung));
+        Ok(self)
+    }
+
+    /// Leaves an optional tool out while this says that it cannot be called.
+    #[must_use]
+    pub fn tool_callable(mut self, tool: impl Into<String>, callable: Callable) -> Self {
+        self.edit().tools.insert(tool.into(), callable);
+        self
+    }
+
+    /// Answers with what this keeps of earlier calls: the third rung. Whole answers are put there.
+    #[cfg(feature = "cache")]
+    #[must_use]
+    pub fn cached_answer(mut self, cache: &super::cache::AnswerCache) -> Self {
+        let ladder = self.edit();
+        let rung = super::cache::CachedAnswer::new(cache.clone(), ladder.config.quality.cached_answer);
+        ladder.put(Place::CachedAnswer, false, Arc::new(rung));
+        self
+    }
+
+    /// Promises an answer, and puts the call in this line: the fourth rung.
+    #[must_use]
+    pub fn deferred(mut self, queue: impl DeferQueue + 'static) -> Self {
+        let ladder = self.edit();
+        let rung = Deferring::new(Arc::new(queue), ladder.config.quality.deferred);
+        ladder.put(Place::Deferred, false, Arc::new(rung));
+        self
+    }
+
+    /// Adds a rung of your own behind the place that it follows, and behind own ones that were put there before.
+    #[must_use]
+    pub fn rung_after(mut self, place: Place, rung: impl Rung + 'static) -> Self {
+        self.edit().put(place, true, Arc::new(rung));
+        self
+    }
+
+    /// Tells facts to this sink.
+    #[must_use]
+    pub fn facts(mut self, facts: &Facts) -> Self {
+        self.edit().facts = facts.clone();
+        self
+    }
+
+    /// What the rungs did so far.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.ladder.snapshot()
+    }
+
+    fn put_models(mut self) -> Self {
+        if let Some(Fallback(service)) = self.fallback.clone() {
+            let callable = self.models.clone();
+            let ladder = self.edit();
+            let models = ladder.config.fallback_models.clone();
+            let rung =
+                FallbackModel { service, models, callable, quality: ladder.config.quality.fallback_model };
+            ladder.put(Place::FallbackModel, false, Arc::new(rung));
+        }
+        self
+    }
+
+    /// The ladder, to change: the services that were made before keep theirs.
+    fn edit(&mut self) -> &mut Ladder {
+        Arc::make_mut(&mut self.ladder)
+    }
+}
+
+impl Default for DegradationLayer {
+    fn default() -> Self {
+        Self::new(DegradationConfig::default()).expect("the defaults work")
+    }
+}
+
+impl<S> Layer<S> for DegradationLayer {
+    type Service = Degrading<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Degrading { inner, ladder: Arc::clone(&self.ladder), broken: None }
+    }
+}
+
+impl std::fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fallback").finish_non_exhaustive()
+    }
+}
+
+// === impl Degrading ===
+
+impl<S, E, W> Service<Request> for Degrading<S>
+where
+    S: Service<Request, Response = Reply<E, W>, Error = Failure>,
+    E: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+{
+    type Response = Reply<Degraded<E, W>>;
+    type Error = Failure;
+    type Future = ResponseFuture<S::Future, E, W>;
+
+    /// Ready, too, when the inner service will never be: whoever calls is to have an answer.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if self.broken.is_none()
+            && let Err(failure) = ready!(self.inner.poll_ready(cx))
+        {
+            self.broken = Some(failure);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let ladder = Arc::clone(&self.ladder);
+        match self.broken.take() {
+            Some(failure) => ResponseFuture::broken(ladder, request, failure),
+            None => ResponseFuture::calling(ladder, request.clone(), self.inner.call(request)),
+        }
+    }
+}
+
+/// A clone starts unready, and asks for itself.
+impl<S: Clone> Clone for Degrading<S> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), ladder: Arc::clone(&self.ladder), broken: None }
+    }
+}

@@ -1,0 +1,55 @@
+//! The fifth rung: what came before the stream broke.
+
+use crate::chat::{Ask, Completion, Content, Degradation, Event, Level, Message, Stop, Tried};
+use crate::event::Fact;
+use crate::failure::Failure;
+
+use super::graceful::what;
+use super::ladder::Place;
+use super::route::Route;
+use super::stream::Following;
+
+/// Why a partial answer stopped, where others say `stop` or `length`.
+const STOP: &str = "partial_result";
+
+/// The end of an answer that broke off; none where nothing of use came, or the failure is one that goes up as it is.
+#[cold]
+pub(super) fn partial(following: &mut Following, failure: &Failure) -> Option<Event> {
+    let gathered = following.gathered.take()?;
+    if Route::of(failure, false) == Route::Nowhere {
+        return None;
+    }
+    let usage = gathered.usage();
+    let message = gathered.partial();
+    if !has_text(&message) {
+        return None;
+    }
+    let rung = Place::PartialResult.as_str();
+    let record = match following.record.take() {
+        Some(record) => record.and_then(failure),
+        None => Degradation::after(failure.clone()),
+    };
+    let record = complete(record, following.ladder.config.quality.partial_result, failure);
+    following.ladder.partial.count(true);
+    let (call, facts) = (following.request.call().id, &following.ladder.facts);
+    facts.emit(&Fact::Rung { call, rung, failure: None });
+    facts.emit(&Fact::Degraded { call, rung, quality: record.quality_estimate, failure });
+    let mut completion = Completion::new(message, Stop::Other(STOP.into()), usage);
+    completion.degradation = Some(Box::new(record));
+    Some(Event::Completed(Box::new(completion)))
+}
+
+/// Whether there is anything in it that a person can read.
+fn has_text(message: &Message) -> bool {
+    message.parts.iter().any(|part| matches!(&part.content, Content::Text(text) if !text.is_empty()))
+}
+
+fn complete(mut record: Degradation, quality: f64, failure: &Failure) -> Degradation {
+    record.level = Level::Partial;
+    record.quality_estimate = record.quality_estimate.min(quality);
+    record.fallback_chain.push(Tried::answered(Place::PartialResult.as_str(), None));
+    record.missing_components.push("rest_of_answer".into());
+    let why = what(failure.code());
+    record.user_message = format!("The answer broke off, and its rest is missing. {why}");
+    record
+}

@@ -1,0 +1,74 @@
+//! The second rung: the same model without a tool that failed.
+
+use crate::chat::{Level, Request, ToolChoice};
+use crate::failure::{Code, Failure};
+
+use super::answer::Answer;
+use super::ladder::Place;
+use super::models::anew;
+use super::other::Other;
+use super::route::{is_about_tools, tool_of};
+use super::rung::{Answering, Case, Consider, Needs, Rung};
+
+/// Asks again without the optional tools that failed or cannot be called.
+pub(super) struct SkipTool {
+    pub(super) service: Other,
+    pub(super) optional: Vec<String>,
+    pub(super) quality: f64,
+}
+
+// === impl SkipTool ===
+
+impl SkipTool {
+    /// The tools to leave out: offered, optional, and to blame.
+    fn to_skip(&self, case: &Case) -> Vec<String> {
+        let all = is_about_tools(&case.failure);
+        let offered = case.request.tools.iter().map(|tool| &tool.name);
+        offered
+            .filter(|name| self.optional.contains(name) && (all || case.down.contains(name)))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Rung for SkipTool {
+    fn name(&self) -> &str {
+        Place::SkipTool.as_str()
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Tools
+    }
+
+    fn consider(&self, case: &Case) -> Consider {
+        // Without a tool that is required there is no answer, whatever else is left out.
+        let required =
+            tool_of(&case.failure).is_some_and(|tool| !self.optional.iter().any(|name| name == tool));
+        if required || self.to_skip(case).is_empty() { Consider::Pass } else { Consider::Try }
+    }
+
+    fn try_answer<'a>(&'a self, case: &'a mut Case) -> Answering<'a> {
+        Box::pin(async move {
+            let skipped = self.to_skip(case);
+            if skipped.is_empty() {
+                return Err(Failure::local(Code::NotFound, "there is no tool to leave out"));
+            }
+            let reply = self.service.ask(without(&case.request, &skipped)).await?;
+            let message = format!("Answered without {}, which cannot be used right now.", skipped.join(", "));
+            let answer =
+                Answer::new(reply, Level::Partial, self.quality).by(skipped.join(", ")).message(message);
+            Ok(skipped.iter().fold(answer, |answer, tool| answer.missing(format!("tool:{tool}"))))
+        })
+    }
+}
+
+/// The request without these tools.
+fn without(request: &Request, skipped: &[String]) -> Request {
+    let mut request = anew(request);
+    let parts = request.edit();
+    parts.tools.retain(|tool| !skipped.contains(&tool.name));
+    if matches!(&parts.options.tool_choice, Some(ToolChoice::Named(name)) if skipped.contains(name)) {
+        parts.options.tool_choice = None;
+    }
+    if request.tools.is_empty() { request.without_tools() } else { request }
+}

@@ -1,0 +1,113 @@
+//! Who waits: first come, first served.
+//!
+//! A fair mutex is the line. Whoever holds it is the head, and the head alone has a timer and takes what comes back: a
+//! dear call is not starved by cheap ones behind it. It asks again whenever something changed. Who leaves, at whatever
+//! poll, hands the head on; no task and no list of wakers is kept.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::{Mutex as FairMutex, Notify, OwnedMutexGuard};
+
+use crate::store::{Ahead, Costs};
+
+/// The line of one key.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    head: Arc<FairMutex<()>>,
+    /// Told once for each change; only the head listens.
+    changed: Notify,
+    waiting: AtomicUsize,
+    ahead: Mutex<Ahead>,
+}
+
+/// A place in the line, counted from its making to its drop.
+pub(super) struct Place<T: AsRef<Line>> {
+    owner: T,
+    costs: Costs,
+    turn: Option<Turn>,
+    head: Option<OwnedMutexGuard<()>>,
+}
+
+type Turn = Pin<Box<dyn Future<Output = OwnedMutexGuard<()>> + Send>>;
+
+// === impl Line ===
+
+impl Line {
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting() == 0
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// What all who wait will take.
+    pub(super) fn ahead(&self) -> Ahead {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the head that something may have changed.
+    pub(super) fn wake(&self) {
+        if !self.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Ready once something changed since the head looked last.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+// === impl Place ===
+
+impl<T: AsRef<Line>> Place<T> {
+    /// Joins at the end, at once: the order is that of the calls, not of their first polls.
+    pub(super) fn join(owner: T, costs: Costs) -> Self {
+        let line = owner.as_ref();
+        line.waiting.fetch_add(1, Ordering::SeqCst);
+        line.ahead.lock().unwrap_or_else(PoisonError::into_inner).join(&costs);
+        let mut turn: Turn = Box::pin(Arc::clone(&line.head).lock_owned());
+        let head = match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(head) => Some(head),
+            Poll::Pending => None,
+        };
+        let turn = if head.is_some() { None } else { Some(turn) };
+        Self { owner, costs, turn, head }
+    }
+
+    pub(super) const fn owner(&self) -> &T {
+        &self.owner
+    }
+
+    /// Waits until it is the head.
+    pub(super) async fn turn(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            self.head = Some(turn.await);
+            self.turn = None;
+        }
+    }
+}
+
+impl<T: AsRef<Line>> Drop for Place<T> {
+    fn drop(&mut self) {
+        let line = self.owner.as_ref();
+        line.ahead.lock().unwrap_or_else(PoisonError::into_inner).leave(&self.costs);
+        line.waiting.fetch_sub(1, Ordering::SeqCst);
+        // The next becomes the head only when this one is no longer counted.
+        self.turn = None;
+        self.head = None;
+    }
+}
+
+impl<T: AsRef<Line>> fmt::Debug for Place<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("costs", &self.costs).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,58 @@
+//! Where limits start that nobody declared.
+
+use serde::{Deserialize, Serialize};
+
+/// What is guessed of a provider until it is declared, or told by headers: starting points of ours, of November 2026.
+///
+/// They are below what a paying account of the lowest common tier has, so that a limit nobody declared seldom refuses
+/// what the provider would take. A header raises them, as it lowers them.
+///
+/// | | requests a minute | tokens a minute | in flight | cache reads |
+/// |---|--:|--:|--:|---|
+/// | `openai` | 500 | 1,000,000 | – | charged |
+/// | `anthropic` | 400 | 400,000 of input | – | free, save for Haiku 3.5 |
+/// | `deepseek` | 300 | 500,000 | 10 | charged |
+/// | `unknown` | 500 | – | 50 | charged |
+/// | `headers` | – | – | – | charged |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LimitProfile {
+    /// OpenAI: one bucket for both kinds of tokens, of which input and the declared most of output are taken.
+    Openai,
+    /// Anthropic: input and output apart; output is taken as it comes.
+    Anthropic,
+    /// DeepSeek: calls in flight above all.
+    Deepseek,
+    /// A provider we know nothing of.
+    #[default]
+    Unknown,
+    /// Nothing is guessed: only what is declared, and what headers tell.
+    Headers,
+}
+
+/// The guesses of a profile.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guesses {
+    pub(super) requests: Option<u32>,
+    pub(super) tokens: Option<u32>,
+    pub(super) input_tokens: Option<u32>,
+    pub(super) in_flight: Option<u32>,
+}
+
+// === impl LimitProfile ===
+
+impl LimitProfile {
+    pub(super) fn guesses(self) -> Guesses {
+        let none = Guesses::default();
+        match self {
+            Self::Openai => Guesses { requests: Some(500), tokens: Some(1_000_000), ..none },
+            Self::Anthropic => Guesses { requests: Some(400), input_tokens: Some(400_000), ..none },
+            Self::Deepseek => {
+                Guesses { requests: Some(300), tokens: Some(500_000), in_flight: Some(10), ..none }
+            }
+            Self::Unknown => Guesses { requests: Some(500), in_flight: Some(50), ..none },
+            Self::Headers => none,
+        }
+    }
+}

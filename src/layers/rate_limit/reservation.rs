@@ -1,0 +1,167 @@
+//! The permit: what a call took, and how that is settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::chat::{CallId, End, Limits, Observer, Sign, Usage};
+use crate::event::Fact;
+use crate::failure::{Breaker, Code, Failure};
+use crate::store::{Costs, Ledger, Memory, Store};
+use crate::time::{Instant, now};
+
+use super::state::{GATE, State};
+
+/// Bytes of output that make a token, where the provider tells no usage: four, of English as of Chinese.
+const BYTES_PER_TOKEN: u32 = 4;
+
+/// The longest a stated wait stops a key: a day. What is longer is no rate limit.
+const LONGEST_FREEZE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What the code of a provider that wants slower traffic is called, in the failure's words.
+const SLOW_DOWN: &str = "slow_down";
+
+/// What a call took from a rate limit, until it is settled. See the [module](super).
+#[derive(Debug)]
+pub struct Reservation<K: Store = Memory> {
+    state: Arc<State<K::Ledger>>,
+    call: CallId,
+    costs: Costs,
+    /// Bytes of output seen.
+    seen: u32,
+    round: u32,
+    phase: Phase,
+    /// Whether its input was counted, and not estimated.
+    counted: bool,
+    /// When its first output is late, where that is looked at.
+    late_from: Option<Instant>,
+    late: bool,
+}
+
+/// How far a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// Sent, maybe.
+    Sent,
+    /// The head of its response came.
+    Head,
+    /// Output came.
+    Output,
+}
+
+// === impl Reservation ===
+
+impl<K: Store> Reservation<K> {
+    pub(super) fn new(state: Arc<State<K::Ledger>>, call: CallId, costs: Costs, counted: bool) -> Self {
+        let round = state.round();
+        Self { state, call, costs, seen: 0, round, phase: Phase::Sent, counted, late_from: None, late: false }
+    }
+
+    /// Looks out for a late first output, where that is asked for.
+    pub(super) fn watched_from(mut self, start: Instant) -> Self {
+        let late = self.state.terms.config.adaptive.and_then(|adaptive| adaptive.late_first_output);
+        self.late_from = late.and_then(|late| start.checked_add(late));
+        self
+    }
+
+    /// What the call used in the end.
+    fn used(&self, how: End<'_>) -> Costs {
+        match how {
+            End::Completed(Some(usage)) => self.told(usage),
+            End::Failed(failure) if failure.is_local() && self.phase == Phase::Sent => Costs::default(),
+            End::Failed(failure) if self.phase < Phase::Output || is_refusal(failure) => {
+                Costs { requests: 1, ..Costs::default() }
+            }
+            End::Abandoned if self.phase == Phase::Sent => Costs::default(),
+            _ => {
+                let output = self.seen.div_ceil(BYTES_PER_TOKEN);
+                let input = self.costs.input;
+                Costs { requests: 1, input, output, tokens: input.saturating_add(output) }
+            }
+        }
+    }
+
+    fn told(&self, usage: Usage) -> Costs {
+        let free = if self.state.terms.config.charges_cache_reads() { 0 } else { usage.cached_read };
+        let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let input = tokens(usage.input.saturating_sub(free));
+        let output = tokens(usage.output);
+        Costs { requests: 1, input, output, tokens: input.saturating_add(output) }
+    }
+
+    /// Takes in what a failure says of the limits.
+    fn heed(&self, failure: &Failure) {
+        let state = &self.state;
+        state.calibrate(failure.limits());
+        let config = &state.terms.config;
+        if failure.is_local() || failure.judgement().breaker != Breaker::Pause {
+            return;
+        }
+        if failure.code() == Code::RateLimited && failure.message().contains(SLOW_DOWN) {
+            let now = now();
+            if let Some(until) = now.checked_add(config.slow_down_for) {
+                state.ledger.slow_down(config.slow_down_share, until, now);
+            }
+        }
+        if let Some(wait) = failure.retry_after() {
+            let now = now();
+            state.ledger.freeze(now + wait.min(LONGEST_FREEZE), now);
+        }
+        state.line.wake();
+    }
+}
+
+impl<K: Store> Observer for Reservation<K> {
+    fn meet(&mut self, limits: &Limits) {
+        self.phase = self.phase.max(Phase::Head);
+        self.state.calibrate(limits);
+    }
+
+    fn see(&mut self, sign: Sign) {
+        let Sign::Output(bytes) = sign else {
+            self.phase = self.phase.max(Phase::Head);
+            return;
+        };
+        self.phase = Phase::Output;
+        self.seen = self.seen.saturating_add(bytes);
+        if let Some(late_from) = self.late_from.take() {
+            self.late = now() > late_from;
+        }
+    }
+
+    fn settle(self, how: End<'_>) {
+        let state = &self.state;
+        let used = self.used(how);
+        let (back, owed) = (self.costs.less(&used), used.less(&self.costs));
+        state.ledger.give_back(&back);
+        if !owed.is_nothing() {
+            state.ledger.owe(&owed, now());
+        }
+        match how {
+            End::Completed(Some(usage)) => {
+                let estimated = (!self.counted).then_some(self.costs.input);
+                state.learn(estimated, usage.input, usage.output);
+            }
+            End::Failed(failure) => self.heed(failure),
+            End::Completed(None) | End::Abandoned => {}
+        }
+        state.give_slot_back();
+        match how {
+            End::Failed(failure) if is_overload(failure) => state.adapt(self.round, true),
+            End::Completed(_) => state.adapt(self.round, self.late),
+            End::Failed(_) | End::Abandoned => {}
+        }
+        state.line.wake();
+        let outcome = how.into();
+        state.terms.facts.emit(&Fact::Released { call: self.call, gate: GATE, key: &state.key, outcome });
+    }
+}
+
+/// Whether the provider refused the call: nothing of it was charged.
+fn is_refusal(failure: &Failure) -> bool {
+    failure.status().is_some_and(|status| status.is_client_error() || status.is_server_error())
+}
+
+fn is_overload(failure: &Failure) -> bool {
+    let unavailable = failure.status().is_some_and(|status| status.as_u16() == 503);
+    !failure.is_local() && (unavailable || matches!(failure.code(), Code::RateLimited | Code::Overloaded))
+}

@@ -1,0 +1,94 @@
+//! A call in line.
+
+use std::sync::Arc;
+
+use crate::chat::CallId;
+use crate::failure::Failure;
+use crate::store::{Costs, Ledger, Short, Store};
+use crate::time::{Instant, now, timeout_at};
+
+use super::line::{Line, Place};
+use super::reservation::Reservation;
+use super::state::{State, Wait};
+
+/// What a call in line asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) call: CallId,
+    pub(super) costs: Costs,
+    pub(super) counted: bool,
+    pub(super) since: Instant,
+    /// When waiting is of no more use.
+    pub(super) last: Instant,
+}
+
+/// A call in line. Dropped at any poll, it has left.
+#[derive(Debug)]
+pub(super) struct Waiter<K: Store> {
+    place: Place<Held<K::Ledger>>,
+    asked: Asked,
+}
+
+/// A state as the owner of its line.
+#[derive(Debug)]
+struct Held<L>(Arc<State<L>>);
+
+// === impl Waiter ===
+
+impl<K: Store> Waiter<K> {
+    pub(super) fn join(state: Arc<State<K::Ledger>>, asked: Asked) -> Self {
+        Self { place: Place::join(Held(state), asked.costs), asked }
+    }
+
+    /// Waits for its turn, and then for what it asks.
+    pub(super) async fn admitted(mut self) -> Result<Reservation<K>, Failure> {
+        if timeout_at(self.asked.last, self.place.turn()).await.is_err() {
+            return Err(self.late());
+        }
+        loop {
+            let now = now();
+            let until = match self.state().take(&self.asked.costs, now).await {
+                Ok(()) => return Ok(self.granted(now)),
+                Err(Wait::Quota(Short::Never { dimension, capacity })) => {
+                    let Asked { call, costs, .. } = self.asked;
+                    return Err(self.state().too_dear(call, &costs, dimension, capacity));
+                }
+                Err(Wait::Quota(Short::Until(until))) if until > self.asked.last => return Err(self.late()),
+                Err(Wait::Quota(Short::Until(until))) => until,
+                Err(Wait::Slot) if now >= self.asked.last => return Err(self.late()),
+                Err(Wait::Slot) => self.asked.last,
+            };
+            // Whether it is time or something changed: it is asked again.
+            let _ = timeout_at(until, self.state().line.changed()).await;
+        }
+    }
+
+    fn state(&self) -> &Arc<State<K::Ledger>> {
+        &self.place.owner().0
+    }
+
+    fn granted(self, now: Instant) -> Reservation<K> {
+        let state = Arc::clone(self.state());
+        let Asked { call, costs, counted, since, .. } = self.asked;
+        // It leaves the line first: whoever is told of the admission sees the line without it.
+        drop(self);
+        state.tell_admitted(call, now.saturating_duration_since(since));
+        Reservation::new(state, call, costs, counted).watched_from(now)
+    }
+
+    /// The refusal of a call that cannot pass in time after all.
+    fn late(&self) -> Failure {
+        let (state, now) = (self.state(), now());
+        let promise = state.ledger.promise(&self.asked.costs, &Default::default(), now).ok();
+        let wait = promise.map(|promise| promise.saturating_duration_since(now));
+        state.full(self.asked.call, wait.filter(|wait| !wait.is_zero()))
+    }
+}
+
+// === impl Held ===
+
+impl<L> AsRef<Line> for Held<L> {
+    fn as_ref(&self) -> &Line {
+        &self.0.line
+    }
+}

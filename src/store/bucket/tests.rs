@@ -1,0 +1,291 @@
+//! The laws of a bucket, held to random calls, and twins that break them.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A minute in nanoseconds.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What is asked of a bucket.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    /// So much time passes.
+    Pass(u64),
+    /// So many are taken, if they are there.
+    Take(u32),
+    /// Of what was taken last, so much is given back.
+    Back(u32),
+    /// So many more were used.
+    Owe(u32),
+}
+
+fn asks() -> impl Strategy<Value = Vec<Ask>> {
+    let ask = prop_oneof![
+        3 => (0_u64..20_000_000_000).prop_map(Ask::Pass),
+        6 => (0_u32..120).prop_map(Ask::Take),
+        2 => (0_u32..60).prop_map(Ask::Back),
+        1 => (0_u32..60).prop_map(Ask::Owe),
+    ];
+    proptest::collection::vec(ask, 1..60)
+}
+
+/// Something that can be asked as a bucket is.
+trait Bucketlike {
+    fn take(&self, cost: u32, now: u64) -> Result<(), Dry>;
+    fn give_back(&self, count: u32);
+    fn owe(&self, count: u32, now: u64);
+}
+
+impl Bucketlike for Bucket {
+    fn take(&self, cost: u32, now: u64) -> Result<(), Dry> {
+        Self::take(self, cost, now)
+    }
+
+    fn give_back(&self, count: u32) {
+        Self::give_back(self, count);
+    }
+
+    fn owe(&self, count: u32, now: u64) {
+        Self::owe(self, count, now);
+    }
+}
+
+/// Twins that get one thing wrong.
+#[derive(Debug)]
+enum Twin {
+    /// Counts afresh each minute on the minute: a burst at its end and one at the beginning of the next both pass.
+    Fixed(Cell<u64>, Cell<u32>),
+    /// Adds a debt to a word that lies in the past, where it is lost.
+    Forgetful(Bucket),
+    /// Rounds its period down, and so gives more than the quota.
+    Hasty(Bucket),
+}
+
+impl Bucketlike for Twin {
+    fn take(&self, cost: u32, now: u64) -> Result<(), Dry> {
+        match self {
+            Self::Fixed(minute, used) => {
+                let this = now / 60_000_000_000;
+                if minute.replace(this) != this {
+                    used.set(0);
+                }
+                let then = used.get() + cost;
+                if then > 100 { Err(Dry::Until((this + 1) * 60_000_000_000)) } else { Ok(used.set(then)) }
+            }
+            Self::Forgetful(bucket) | Self::Hasty(bucket) => bucket.take(cost, now),
+        }
+    }
+
+    fn give_back(&self, count: u32) {
+        match self {
+            Self::Fixed(_, used) => used.set(used.get().saturating_sub(count)),
+            Self::Forgetful(bucket) | Self::Hasty(bucket) => bucket.give_back(count),
+        }
+    }
+
+    fn owe(&self, count: u32, now: u64) {
+        match self {
+            Self::Fixed(_, used) => used.set(used.get() + count),
+            Self::Forgetful(bucket) => _ = bucket.change(|word| word + bucket.weight(count.into())),
+            Self::Hasty(bucket) => bucket.owe(count, now),
+        }
+    }
+}
+
+fn bucket(limit: u32, capacity: u32) -> Bucket {
+    Bucket::new(pace(limit, MINUTE), capacity, capacity, ORIGIN)
+}
+
+/// Holds a bucket of `limit` a minute to the first law: what is used within any window is at most what it holds, what
+/// comes back in the window, and the debt made in it; and a debt is waited for.
+fn keeps_within(bucket: &impl Bucketlike, limit: u32, capacity: u32, asks: &[Ask]) -> Result<(), String> {
+    let (mut now, mut last) = (ORIGIN, 0);
+    // Of each change: when, what was used, and what of it was debt.
+    let mut used: Vec<(u64, i64, i64)> = Vec::new();
+    for ask in asks {
+        match *ask {
+            Ask::Pass(time) => now += time,
+            Ask::Take(cost) => {
+                if bucket.take(cost, now).is_ok() {
+                    last = cost;
+                    used.push((now, cost.into(), 0));
+                }
+            }
+            Ask::Back(count) => {
+                let count = count.min(std::mem::take(&mut last));
+                bucket.give_back(count);
+                used.push((now, -i64::from(count), 0));
+            }
+            Ask::Owe(count) => {
+                bucket.owe(count, now);
+                used.push((now, count.into(), count.into()));
+            }
+        }
+    }
+    for (from, (start, ..)) in used.iter().enumerate() {
+        let (mut sum, mut debt) = (0, 0);
+        for (at, (end, cost, owed)) in used.iter().enumerate().skip(from) {
+            sum += cost;
+            debt += owed;
+            let window = u128::from(end - start);
+            let grown =
+                i64::try_from(window * u128::from(limit) / 60_000_000_000).map_err(|e| e.to_string())?;
+            let most = i64::from(capacity) + grown + debt;
+            if sum > most {
+                return Err(format!("{sum} of {most} from {from} to {at}: {used:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Scenario: any takes, refunds and debts, over minutes.
+    /// Expected: what is used in any window MUST be at most what the bucket holds, what comes back in it, and the debt.
+    #[test]
+    fn no_window_sees_more_than_the_quota(asks in asks(), limit in 1_u32..7_000, share in 1_u32..=6) {
+        let capacity = (limit / share).max(1);
+        prop_assert_eq!(keeps_within(&bucket(limit, capacity), limit, capacity, &asks), Ok(()));
+    }
+
+    /// Scenario: a call refused until an instant, after any history.
+    /// Expected: it MUST be refused a nanosecond before, and granted then.
+    #[test]
+    fn a_refusal_tells_the_exact_instant(asks in asks(), limit in 1_u32..7_000, cost in 0_u32..100) {
+        let bucket = bucket(limit, limit);
+        let mut now = ORIGIN;
+        for ask in asks {
+            match ask {
+                Ask::Pass(time) => now += time,
+                Ask::Take(cost) => _ = bucket.take(cost, now),
+                Ask::Back(_) => {}
+                Ask::Owe(count) => bucket.owe(count, now),
+            }
+        }
+        if let Err(Dry::Until(until)) = bucket.take(cost, now) {
+            prop_assert!(until > now);
+            prop_assert!(bucket.take(cost, until - 1).is_err());
+            prop_assert_eq!(bucket.take(cost, until), Ok(()));
+        }
+    }
+
+    /// Scenario: a reservation that is given back whole, at whatever instant, after any history.
+    /// Expected: the bucket MUST be as if it had never been.
+    #[test]
+    fn a_refund_undoes_its_reservation(asks in asks(), cost in 1_u32..100, later in 0_u64..90_000_000_000) {
+        let (one, other) = (bucket(100, 100), bucket(100, 100));
+        let mut now = ORIGIN;
+        for ask in asks {
+            for bucket in [&one, &other] {
+                match ask {
+                    Ask::Take(cost) => _ = bucket.take(cost, now),
+                    Ask::Owe(count) => bucket.owe(count, now),
+                    Ask::Pass(_) | Ask::Back(_) => {}
+                }
+            }
+            if let Ask::Pass(time) = ask {
+                now += time;
+            }
+        }
+        if one.take(cost, now).is_ok() {
+            one.give_back(cost);
+        }
+        let now = now + later;
+        prop_assert_eq!(one.remaining(now), other.remaining(now));
+        prop_assert_eq!(one.until(100, now), other.until(100, now));
+    }
+
+    /// Scenario: a header lowers what is left, any takes follow, and the reset comes.
+    /// Expected: at the reset it MUST stand as if nothing had been withheld, and before it never above that.
+    #[test]
+    fn what_is_withheld_comes_back_at_the_reset(
+        asks in asks(), remaining in 0_u32..100, reset in 1_u64..60_000_000_000,
+    ) {
+        let (one, other) = (bucket(100, 100), bucket(100, 100));
+        let mut now = ORIGIN;
+        one.lower(remaining, Some(now + reset), now);
+        for ask in asks {
+            if let Ask::Pass(time) = ask {
+                now += time;
+            }
+            if let Ask::Take(cost) = ask && one.take(cost, now).is_ok() {
+                other.owe(cost, now);
+            }
+            prop_assert!(one.remaining(now) <= other.remaining(now));
+        }
+        let end = now.max(ORIGIN + reset);
+        prop_assert_eq!(one.remaining(end), other.remaining(end));
+    }
+}
+
+/// Scenario: the law of the window, held against a counter of fixed minutes, a bucket that loses debts, and one that
+/// rounds its pace down.
+/// Expected: each MUST be rejected.
+#[test]
+fn a_bucket_that_gives_too_much_is_rejected() {
+    let fixed = Twin::Fixed(Cell::new(0), Cell::new(0));
+    let minute = 60_000_000_000 - ORIGIN % 60_000_000_000;
+    let around = [Ask::Pass(minute - 1), Ask::Take(100), Ask::Pass(1), Ask::Take(100)];
+    assert!(keeps_within(&fixed, 100, 100, &around).is_err());
+    assert!(keeps_within(&bucket(100, 100), 100, 100, &around).is_ok());
+
+    let hasty = Twin::Hasty(Bucket::new(60_000_000_000 / 7_000_001, 7_000_001, 7_000_001, ORIGIN));
+    let minutes = [Ask::Take(7_000_001), Ask::Pass(59_997_100_000), Ask::Take(7_000_001)];
+    assert!(keeps_within(&hasty, 7_000_001, 7_000_001, &minutes).is_err());
+    assert!(keeps_within(&bucket(7_000_001, 7_000_001), 7_000_001, 7_000_001, &minutes).is_ok());
+}
+
+/// Scenario: a debt of a whole minute made on a bucket that was full for an hour, and a twin that forgets it.
+/// Expected: the next call MUST wait for it; the twin MUST be caught letting it pass.
+#[test]
+fn a_debt_delays_the_next() {
+    let hour = ORIGIN + 3_600_000_000_000;
+    let honest = bucket(100, 100);
+    honest.owe(100, hour);
+    assert_eq!(honest.take(1, hour), Err(Dry::Until(hour + 600_000_000)));
+
+    let forgetful = Twin::Forgetful(bucket(100, 100));
+    forgetful.owe(100, hour);
+    assert_eq!(forgetful.take(1, hour), Ok(()), "the twin forgets");
+}
+
+/// Scenario: a call that costs as much as the bucket holds, and one that costs more.
+/// Expected: the first MUST pass on a full bucket, the second never.
+#[test]
+fn a_bucket_holds_its_capacity_exactly() {
+    let bucket = bucket(8_000, 8_000);
+    assert_eq!(bucket.take(8_001, ORIGIN), Err(Dry::Never));
+    assert_eq!(bucket.take(8_000, ORIGIN), Ok(()));
+    assert_eq!(bucket.take(0, ORIGIN), Err(Dry::Until(ORIGIN + 7_500_000)), "nothing passes an empty bucket");
+    assert_eq!(bucket.take(8_000, ORIGIN + 59_999_999_999), Err(Dry::Until(ORIGIN + 60_000_000_000)));
+    assert_eq!(bucket.take(8_000, ORIGIN + 60_000_000_000), Ok(()));
+}
+
+/// Scenario: half is used; the limit is halved, then doubled back.
+/// Expected: what was used MUST stay used, in number.
+#[test]
+fn a_new_size_keeps_what_was_used() {
+    let bucket = bucket(1_000, 1_000);
+    bucket.take(400, ORIGIN).unwrap();
+    bucket.resize(pace(500, MINUTE), 500, ORIGIN);
+    assert_eq!(bucket.remaining(ORIGIN), 100);
+    bucket.resize(pace(1_000, MINUTE), 1_000, ORIGIN);
+    assert_eq!(bucket.remaining(ORIGIN), 600);
+}
+
+/// Scenario: the reset moves on with each header, as where a window slides, and later comes.
+/// Expected: nothing MUST come back before the last instant told, and all then.
+#[test]
+fn the_last_word_on_a_reset_counts() {
+    let bucket = bucket(60, 60);
+    let second = 1_000_000_000;
+    bucket.lower(0, Some(ORIGIN + 10 * second), ORIGIN);
+    bucket.lower(9, Some(ORIGIN + 30 * second), ORIGIN + 9 * second);
+    assert_eq!(bucket.remaining(ORIGIN + 10 * second), 10, "only what grew");
+    assert_eq!(bucket.remaining(ORIGIN + 30 * second), 60);
+}

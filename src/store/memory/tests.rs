@@ -1,0 +1,167 @@
+//! Accounts: all or none, freezes, slow times, and what headers change.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn second(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn costs(requests: u32, tokens: u32) -> Costs {
+    Costs { requests, input: tokens, output: 0, tokens }
+}
+
+fn ask(ledger: &MemoryLedger, costs: Costs, now: Instant) -> Result<(), Short> {
+    match ledger.reserve(&costs, now) {
+        Answer::Now(answer) => answer,
+        Answer::Later(_) => unreachable!("memory answers at once"),
+    }
+}
+
+fn remaining(ledger: &MemoryLedger, dimension: Dimension, now: Instant) -> u64 {
+    let levels = ledger.levels(now);
+    levels.iter().find(|level| level.dimension == dimension).map_or(0, |level| level.remaining)
+}
+
+fn told(dimension: Dimension, limit: Option<u64>, remaining: Option<u64>, reset: Option<u64>) -> Limits {
+    let mut limits = Limits::default();
+    let window = limits.entry(dimension);
+    (window.limit, window.remaining, window.reset) = (limit, remaining, reset.map(second));
+    limits
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Scenario: calls of any cost under three quotas, some of which refuse them.
+    /// Expected: a refused call MUST take nothing anywhere, a granted one its cost everywhere.
+    #[test]
+    fn a_call_takes_all_or_nothing(calls in proptest::collection::vec((0_u32..3, 0_u32..70, 0_u64..9), 1..40)) {
+        let quotas = [Dimension::Requests, Dimension::Tokens, Dimension::InputTokens];
+        let now = crate::time::now();
+        let ledger = MemoryLedger::new(&quotas.map(|dimension| Quota::new(dimension, 60).with_burst(1.0)), now);
+        let mut now = now;
+        for (requests, tokens, wait) in calls {
+            now += second(wait);
+            let before = quotas.map(|dimension| remaining(&ledger, dimension, now));
+            let cost = Costs { requests, input: tokens / 2, output: 9, tokens };
+            let granted = ask(&ledger, cost, now).is_ok();
+            let after = quotas.map(|dimension| remaining(&ledger, dimension, now));
+            for (at, dimension) in quotas.into_iter().enumerate() {
+                let taken = if granted { u64::from(cost.of(dimension)) } else { 0 };
+                prop_assert_eq!(before[at] - after[at], taken);
+            }
+        }
+    }
+
+    /// Scenario: a call refused by several quotas, one of them frozen at times.
+    /// Expected: the instant told MUST be exact: refused a nanosecond before, granted then.
+    #[test]
+    fn a_refusal_by_several_is_exact(spent in 0_u32..60, tokens in 1_u32..60, freeze in 0_u64..40, reset in 1_u64..50) {
+        let quotas = [Quota::new(Dimension::Requests, 60), Quota::new(Dimension::Tokens, 60)];
+        let now = crate::time::now();
+        let ledger = MemoryLedger::new(&quotas, now);
+        let _ = ask(&ledger, costs(10, spent), now);
+        ledger.calibrate(&told(Dimension::Tokens, None, Some(5), Some(reset)), 0.0, now);
+        ledger.freeze(now + second(freeze), now);
+        if let Err(Short::Until(until)) = ask(&ledger, costs(1, tokens), now) {
+            prop_assert!(ask(&ledger, costs(1, tokens), until - Duration::from_nanos(1)).is_err());
+            prop_assert_eq!(ask(&ledger, costs(1, tokens), until), Ok(()));
+        }
+    }
+}
+
+/// Scenario: the law of all or none, held against a twin that keeps what it took before a refusal.
+/// Expected: the twin MUST be caught.
+#[test]
+fn a_ledger_that_keeps_the_half_is_rejected() {
+    let now = crate::time::now();
+    let quotas = [Quota::new(Dimension::Requests, 600), Quota::new(Dimension::Tokens, 60)];
+    let (honest, twin) = (MemoryLedger::new(&quotas, now), MemoryLedger::new(&quotas, now));
+    for _ in 0..50 {
+        assert!(ask(&honest, costs(1, 61), now).is_err());
+        let taken = twin.meters.iter().take_while(|meter| {
+            meter.bucket.take(costs(1, 61).of(meter.dimension()), twin.tick(now)).is_ok()
+        });
+        assert_eq!(taken.count(), 1, "the second quota refuses");
+    }
+    assert_eq!(remaining(&honest, Dimension::Requests, now), 100);
+    assert_eq!(remaining(&twin, Dimension::Requests, now), 50, "the twin keeps what it took");
+}
+
+/// Scenario: frozen for ten seconds when forty of sixty are used.
+/// Expected: nothing MUST be admitted before, and the bucket MUST stand then where it stood.
+#[test]
+fn a_freeze_stops_admission_and_refill() {
+    let now = crate::time::now();
+    let ledger = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 60)], now);
+    ask(&ledger, costs(1, 40), now).unwrap();
+    ledger.freeze(now + second(10), now);
+    ledger.freeze(now + second(4), now);
+    assert_eq!(ask(&ledger, costs(1, 1), now), Err(Short::Until(now + second(10))));
+    assert!((ledger.used(now) - 1.0).abs() < f64::EPSILON);
+    assert_eq!(remaining(&ledger, Dimension::Tokens, now + second(10)), 20);
+    assert_eq!(ask(&ledger, costs(1, 20), now + second(10)), Ok(()));
+    assert_eq!(ask(&ledger, costs(1, 1), now + second(10)), Err(Short::Until(now + second(11))));
+}
+
+/// Scenario: half the rate for twenty seconds, on an empty bucket.
+/// Expected: ten MUST have come back at the end of them, and one a second from there; instants told across it are exact.
+#[test]
+fn a_slow_time_ends_by_itself() {
+    let now = crate::time::now();
+    let ledger = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 60)], now);
+    ask(&ledger, costs(1, 60), now).unwrap();
+    ledger.slow_down(0.5, now + second(20), now);
+    assert_eq!(remaining(&ledger, Dimension::Tokens, now + second(20)), 10);
+    assert_eq!(ask(&ledger, costs(1, 15), now + second(1)), Err(Short::Until(now + second(25))));
+    assert_eq!(ask(&ledger, costs(1, 15), now + second(25)), Ok(()));
+}
+
+/// Scenario: a limit below a declared one, then one above it; a limit above a guess.
+/// Expected: MUST follow down at once, up to what was declared and no further; a guess follows up, too.
+#[test]
+fn a_declared_limit_is_never_raised() {
+    let now = crate::time::now();
+    let limit = |ledger: &MemoryLedger| ledger.levels(now)[0].limit;
+    let declared = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 1_000)], now);
+    let changed = declared.calibrate(&told(Dimension::Tokens, Some(500), None, None), 0.0, now);
+    assert_eq!((changed.len(), limit(&declared)), (1, Some(500)));
+    declared.calibrate(&told(Dimension::Tokens, Some(9_000), None, None), 0.0, now);
+    assert_eq!(limit(&declared), Some(1_000));
+    let guess = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 1_000).guessed()], now);
+    guess.calibrate(&told(Dimension::Tokens, Some(9_000), Some(9_000), None), 0.0, now);
+    assert_eq!((limit(&guess), remaining(&guess, Dimension::Tokens, now)), (Some(9_000), 9_000));
+}
+
+/// Scenario: fewer left than we thought, then more; the reset comes.
+/// Expected: MUST go down at once, stay there but for its own growth, and have all back at the reset.
+#[test]
+fn what_is_left_goes_down_at_once_and_up_at_the_reset() {
+    let now = crate::time::now();
+    let ledger = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 60)], now);
+    ledger.calibrate(&told(Dimension::Tokens, None, Some(10), Some(30)), 0.0, now);
+    assert_eq!(remaining(&ledger, Dimension::Tokens, now), 10);
+    ledger.calibrate(&told(Dimension::Tokens, None, Some(60), None), 0.0, now);
+    assert_eq!(remaining(&ledger, Dimension::Tokens, now), 10, "not before the reset");
+    assert_eq!(remaining(&ledger, Dimension::Tokens, now + second(29)), 39);
+    assert_eq!(remaining(&ledger, Dimension::Tokens, now + second(30)), 60);
+}
+
+/// Scenario: a dimension we have no quota for is told to be empty, with and without a reset.
+/// Expected: no call MUST pass before the reset, or for a minute where none was told; one that costs nothing there as
+/// little as any.
+#[test]
+fn an_unconfigured_dimension_stays_until_its_reset() {
+    let now = crate::time::now();
+    for (reset, over) in [(Some(7), 7), (None, 60)] {
+        let ledger = MemoryLedger::new(&[], now);
+        ledger.calibrate(&told(Dimension::OutputTokens, Some(100), Some(0), reset), 0.0, now);
+        let until = now + second(over);
+        assert_eq!(ask(&ledger, costs(1, 1), now), Err(Short::Until(until)));
+        assert_eq!(ask(&ledger, costs(1, 1), until - Duration::from_nanos(1)), Err(Short::Until(until)));
+        assert_eq!(ask(&ledger, costs(1, 1), until), Ok(()));
+        assert!(ledger.is_as_new(until));
+    }
+}

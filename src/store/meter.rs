@@ -1,0 +1,117 @@
+//! A quota and its bucket, and how they follow a provider's word.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::chat::{Dimension, Window};
+
+use super::bucket::{Bucket, ORIGIN, pace};
+use super::ledger::{Level, Recalibrated};
+use super::quota::{Quota, period};
+
+#[derive(Debug)]
+pub(super) struct Meter {
+    quota: Quota,
+    /// The limit in force.
+    limit: AtomicU64,
+    pub(super) bucket: Bucket,
+}
+
+// === impl Meter ===
+
+impl Meter {
+    pub(super) fn new(quota: Quota) -> Self {
+        let pace = pace(quota.limit, quota.period());
+        let bucket = Bucket::new(pace, quota.capacity(quota.limit), quota.initial(), ORIGIN);
+        Self { quota, limit: AtomicU64::new(quota.limit.into()), bucket }
+    }
+
+    pub(super) const fn dimension(&self) -> Dimension {
+        self.quota.dimension
+    }
+
+    /// The limit in force.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Takes in what a provider told of this dimension, and tells what changed.
+    pub(super) fn calibrate(
+        &self,
+        window: &Window,
+        headroom: f64,
+        slow: bool,
+        now: u64,
+    ) -> Option<Recalibrated> {
+        let told = window.limit.and_then(|limit| u32::try_from(limit.max(1)).ok());
+        let resized = !slow && told.is_some_and(|limit| self.follow(limit, now));
+        let lowered = window.remaining.is_some_and(|remaining| {
+            let limit = self.limit();
+            let reset = window.reset.and_then(|reset| u64::try_from(reset.as_nanos()).ok());
+            let reset_at = reset.map(|reset| now.saturating_add(reset));
+            self.bucket.lower(left(remaining, limit, headroom), reset_at, now)
+        });
+        (resized || lowered).then(|| Recalibrated {
+            dimension: self.quota.dimension,
+            limit: self.limit(),
+            remaining: self.bucket.remaining(now).into(),
+        })
+    }
+
+    /// Follows a told limit: down always, up only a guess, or back to what was declared.
+    fn follow(&self, told: u32, now: u64) -> bool {
+        let limit = if self.quota.guess { told } else { told.min(self.quota.limit) };
+        if self.limit.swap(limit.into(), Ordering::Relaxed) == u64::from(limit) {
+            return false;
+        }
+        self.resize(1.0, now);
+        true
+    }
+
+    /// Gives the bucket the pace of its limit, at a share of it.
+    pub(super) fn resize(&self, share: f64, now: u64) {
+        let limit = u32::try_from(self.limit()).unwrap_or(u32::MAX);
+        let pace = pace(limit, period(self.quota.dimension));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "nanoseconds within a day, and a share above zero"
+        )]
+        let pace = if share < 1.0 { (pace as f64 / share).ceil() as u64 } else { pace };
+        self.bucket.resize(pace, self.quota.capacity(limit), now);
+    }
+
+    /// The share that is used, from 0 to 1.
+    pub(super) fn used(&self, now: u64) -> f64 {
+        1.0 - f64::from(self.bucket.remaining(now)) / f64::from(self.bucket.capacity().max(1))
+    }
+
+    pub(super) fn level(&self, now: u64) -> Level {
+        let (withheld, reset_at) = self.bucket.withheld(now);
+        Level {
+            dimension: self.quota.dimension,
+            limit: Some(self.limit()),
+            capacity: Some(self.bucket.capacity().into()),
+            remaining: self.bucket.remaining(now).into(),
+            withheld,
+            reset: reset_at.map(|at| Duration::from_nanos(at.saturating_sub(now))),
+        }
+    }
+
+    pub(super) fn is_as_new(&self, now: u64) -> bool {
+        self.limit() == u64::from(self.quota.limit) && self.bucket.is_full(now)
+    }
+}
+
+/// What of a told remainder is ours: others who use the limit, too, take what they like meanwhile.
+fn left(remaining: u64, limit: u64, headroom: f64) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of a limit"
+    )]
+    let others = (limit as f64 * headroom) as u64;
+    u32::try_from(remaining.saturating_sub(others)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,94 @@
+//! What is out of the ordinary for a while: a freeze, a slow rate, the figures of gauges.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is out of the ordinary, and until when. While nothing is, a reservation reads one word of it.
+#[derive(Debug, Default)]
+pub(super) struct Special {
+    /// Until when anything may be; zero when nothing is.
+    any: AtomicU64,
+    /// Until when nothing is admitted.
+    frozen: AtomicU64,
+    /// Until when rates are lowered; zero when they are not.
+    slow: AtomicU64,
+    /// The bits of the share that they are lowered to.
+    share: AtomicU64,
+}
+
+// === impl Special ===
+
+impl Special {
+    /// Whether anything is in force. When a slow time is over, its end is told once to whoever restores the rates: at
+    /// that instant, not now, since from there on buckets grew at the old rate.
+    pub(super) fn in_force(&self, now: u64, restore: impl FnOnce(u64)) -> bool {
+        let any = self.any.load(Ordering::Relaxed);
+        any != 0 && self.look(any, now, restore)
+    }
+
+    #[cold]
+    fn look(&self, any: u64, now: u64, restore: impl FnOnce(u64)) -> bool {
+        let slow = self.slow.load(Ordering::SeqCst);
+        let over = slow != 0 && slow <= now;
+        if over && self.slow.compare_exchange(slow, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            restore(slow);
+        }
+        if any > now {
+            return true;
+        }
+        let _ = self.any.compare_exchange(any, 0, Ordering::SeqCst, Ordering::Relaxed);
+        false
+    }
+
+    /// Whether anything was in force when somebody looked last.
+    pub(super) fn is_noted(&self) -> bool {
+        self.any.load(Ordering::Relaxed) != 0
+    }
+
+    /// Something is in force until then.
+    pub(super) fn note(&self, until: u64) {
+        self.any.fetch_max(until, Ordering::SeqCst);
+    }
+
+    /// Until when nothing is admitted.
+    pub(super) fn frozen(&self) -> u64 {
+        self.frozen.load(Ordering::Relaxed)
+    }
+
+    /// Freezes until then, and tells from when on this is news; `None` if it is not.
+    pub(super) fn freeze(&self, until: u64, now: u64) -> Option<u64> {
+        let from = self.frozen.fetch_max(until, Ordering::SeqCst).max(now);
+        self.note(until);
+        (from < until).then_some(from)
+    }
+
+    pub(super) fn is_slow(&self) -> bool {
+        self.slow.load(Ordering::Relaxed) != 0
+    }
+
+    /// Slows down until then. Whether rates are to be lowered: they are not when they are low already.
+    pub(super) fn slow_down(&self, share: f64, until: u64) -> bool {
+        let before = self.slow.fetch_max(until, Ordering::SeqCst);
+        self.note(until);
+        if before == 0 {
+            self.share.store(share.to_bits(), Ordering::SeqCst);
+        }
+        before == 0
+    }
+
+    /// An instant told at a slow rate, where the old rate comes back before it.
+    pub(super) fn hastened(&self, until: u64) -> u64 {
+        let slow = self.slow.load(Ordering::Relaxed);
+        if slow == 0 || until <= slow {
+            return until;
+        }
+        let share = f64::from_bits(self.share.load(Ordering::Relaxed));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a share of a span of days; who comes a nanosecond early asks again"
+        )]
+        let rest = ((until - slow) as f64 * share).ceil() as u64;
+        slow + rest
+    }
+}

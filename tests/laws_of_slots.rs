@@ -1,0 +1,486 @@
+//! The laws of slots, held to random scripts: never more calls in flight than the limit, grants in the order of
+//! arrival, nobody forgotten, no key changed by another, nothing left behind. Beside them stand twins that break each.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, advance, timeout};
+use tower::{Layer, Service};
+use watertight::chat::{Ask, End, Observer, ToolCall, ToolRequest, Watch};
+use watertight::event::Facts;
+use watertight::failure::{Code, Failure};
+use watertight::gate::{Admission, Admit, Gate};
+use watertight::key::{Caller, KeyBy};
+use watertight::layers::BulkheadLayer;
+use watertight::layers::bulkhead::{Bulkhead, BulkheadConfig};
+use watertight::observe::Plain;
+
+const LIMIT: u32 = 2;
+const MOST_WAITING: u32 = 4;
+const MAX_WAIT: Duration = Duration::from_millis(100);
+const KEYS: usize = 2;
+
+/// One thing that happens. Calls are named by their place among those that live.
+#[derive(Clone, Debug)]
+enum Act {
+    Arrive {
+        key: usize,
+        within: Option<u64>,
+        patient: bool,
+    },
+    /// The inner call is answered.
+    Answer(usize),
+    Fail(usize),
+    Drop(usize),
+    /// Time passes, and nobody is polled before a second thing happened: an end and a timer fall together.
+    Late(u64, usize),
+    Advance(u64),
+    Limit(u32),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let within = proptest::option::weighted(0.3, 0_u64..150);
+    let patient = proptest::bool::weighted(0.9);
+    let arrive =
+        (0..KEYS, within, patient).prop_map(|(key, within, patient)| Act::Arrive { key, within, patient });
+    let act = prop_oneof![
+        6 => arrive,
+        3 => (0_usize..12).prop_map(Act::Answer),
+        1 => (0_usize..12).prop_map(Act::Fail),
+        2 => (0_usize..12).prop_map(Act::Drop),
+        1 => (90_u64..120, 0_usize..12).prop_map(|(ms, at)| Act::Late(ms, at)),
+        2 => (1_u64..60).prop_map(Act::Advance),
+        1 => (1_u32..5).prop_map(Act::Limit),
+    ];
+    proptest::collection::vec(act, 1..80)
+}
+
+/// A bulkhead, or what claims to be one.
+trait Slots: Admission<ToolRequest> + 'static {
+    fn limit(&self, limit: u32);
+    /// In flight and waiting, by key.
+    fn load(&self, key: usize) -> (u32, u32);
+}
+
+impl Slots for Bulkhead {
+    fn limit(&self, limit: u32) {
+        self.set_limit(limit).unwrap();
+    }
+
+    fn load(&self, key: usize) -> (u32, u32) {
+        let name = format!("bulkhead:{}", name(key));
+        let snapshot = self.snapshot();
+        let state = snapshot.states.iter().find(|state| state.key == name);
+        state.map_or((0, 0), |state| (state.in_flight, state.waiting))
+    }
+}
+
+fn name(key: usize) -> String {
+    format!("user-{key}")
+}
+
+/// What the service inside sees.
+#[derive(Clone, Default)]
+struct Inside(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    /// By key: the numbers of calls, as they came in.
+    order: BTreeMap<String, Vec<u32>>,
+    at_work: BTreeMap<String, u32>,
+    answers: BTreeMap<u32, oneshot::Sender<Result<(), Failure>>>,
+}
+
+/// A call at work until it is dropped.
+struct Working {
+    inside: Inside,
+    key: String,
+    answer: oneshot::Receiver<Result<(), Failure>>,
+}
+
+/// Which call it is.
+#[derive(Clone, Copy)]
+struct Number(u32);
+
+impl Service<ToolRequest> for Inside {
+    type Response = Plain<()>;
+    type Error = Failure;
+    type Future = Working;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: ToolRequest) -> Working {
+        let key = request.extensions.get::<Caller>().unwrap().as_str().to_owned();
+        let Number(number) = *request.extensions.get().unwrap();
+        let (sender, answer) = oneshot::channel();
+        let mut seen = self.0.lock().unwrap();
+        seen.order.entry(key.clone()).or_default().push(number);
+        *seen.at_work.entry(key.clone()).or_default() += 1;
+        seen.answers.insert(number, sender);
+        Working { inside: self.clone(), key, answer }
+    }
+}
+
+impl Future for Working {
+    type Output = Result<Plain<()>, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = std::task::ready!(Pin::new(&mut self.answer).poll(cx));
+        Poll::Ready(
+            answer.unwrap_or_else(|_| Err(Failure::new(Code::Transport, "nobody answers"))).map(Plain),
+        )
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        *self.inside.0.lock().unwrap().at_work.get_mut(&self.key).unwrap() -= 1;
+    }
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+struct Live<F> {
+    number: u32,
+    key: usize,
+    since: Instant,
+    flag: Arc<Flag>,
+    call: Pin<Box<F>>,
+}
+
+/// Plays a script, and holds what came to the laws after each act.
+async fn holds<A: Slots>(slots: A, script: &[Act]) -> Result<(), TestCaseError> {
+    let inside = Inside::default();
+    let mut service = Gate::new(inside.clone(), slots.clone());
+    let mut live: Vec<Live<_>> = Vec::new();
+    let mut limit = LIMIT;
+    for (number, act) in (0..).zip(script) {
+        let before: Vec<_> = (0..KEYS).map(|key| slots.load(key).0).collect();
+        let at_work = |key| inside.0.lock().unwrap().at_work.get(&name(key)).copied().unwrap_or(0);
+        match *act {
+            Act::Arrive { key, within, patient } => {
+                let mut request = ToolRequest::new(ToolCall::default()).attach(Caller::new(name(key)));
+                request = request.attach(Number(number));
+                if let Some(ms) = within {
+                    request = request.within(Duration::from_millis(ms));
+                }
+                let mut call = request.call();
+                call.patient = patient;
+                request.set_call(call);
+                let flag = Arc::new(Flag(AtomicBool::new(true)));
+                let call = Box::pin(service.call(request));
+                live.push(Live { number, key, since: Instant::now(), flag, call });
+            }
+            Act::Answer(at) | Act::Fail(at) => answer(&inside, at, matches!(act, Act::Fail(_))),
+            Act::Drop(at) if !live.is_empty() => drop(live.remove(at % live.len())),
+            Act::Drop(_) => {}
+            Act::Late(ms, at) => {
+                advance(Duration::from_millis(ms)).await;
+                answer(&inside, at, false);
+                // The first who was woken is polled alone. Most often that is the answered, and then those whose time is
+                // up find their turn come.
+                let woken = live.iter().position(|live| live.flag.0.load(Ordering::SeqCst));
+                if let Some(woken) = woken {
+                    let late = live.split_off(woken + 1);
+                    live = drive(live);
+                    live.extend(late);
+                }
+            }
+            Act::Advance(ms) => advance(Duration::from_millis(ms)).await,
+            Act::Limit(to) => {
+                limit = to;
+                slots.limit(to);
+            }
+        }
+        live = drive(live);
+        for key in 0..KEYS {
+            let (in_flight, waiting) = slots.load(key);
+            prop_assert_eq!(in_flight, at_work(key), "{:?}: what is counted is not what works", act);
+            let most = limit.max(before[key]);
+            prop_assert!(in_flight <= most, "{act:?}: {in_flight} in flight, {most} at most");
+            prop_assert!(waiting == 0 || in_flight >= limit, "{act:?}: somebody is forgotten");
+            let in_line = live.iter().filter(|live| live.key == key).count() - in_flight as usize;
+            prop_assert_eq!(in_line, waiting as usize, "{:?}: in line", act);
+        }
+        let seen = inside.0.lock().unwrap();
+        for order in seen.order.values() {
+            prop_assert!(order.is_sorted(), "{act:?}: {order:?} is not the order of arrivals");
+        }
+        for Live { number, since, key, .. } in &live {
+            let works = seen.order.get(&name(*key)).is_some_and(|order| order.contains(number));
+            prop_assert!(works || since.elapsed() <= MAX_WAIT, "{act:?}: {number} waits too long");
+        }
+    }
+    drop(live);
+    for key in 0..KEYS {
+        prop_assert_eq!(slots.load(key), (0, 0), "something is left");
+    }
+    Ok(())
+}
+
+fn answer(inside: &Inside, at: usize, fails: bool) {
+    let mut seen = inside.0.lock().unwrap();
+    seen.answers.retain(|_, answer| !answer.is_closed());
+    let number = seen.answers.keys().nth(at % seen.answers.len().max(1)).copied();
+    if let Some(answer) = number.and_then(|number| seen.answers.remove(&number)) {
+        let word = if fails { Err(Failure::new(Code::Server, "scripted")) } else { Ok(()) };
+        let _ = answer.send(word);
+    }
+}
+
+/// Polls whoever was woken, in the order of arrival, until nobody is: a wake that is lost is a call that hangs.
+fn drive<F: Future>(mut live: Vec<Live<F>>) -> Vec<Live<F>> {
+    while live.iter().any(|live| live.flag.0.load(Ordering::SeqCst)) {
+        live = live
+            .into_iter()
+            .filter_map(|mut live| {
+                if !live.flag.0.swap(false, Ordering::SeqCst) {
+                    return Some(live);
+                }
+                let waker = Waker::from(Arc::clone(&live.flag));
+                live.call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending().then_some(live)
+            })
+            .collect();
+    }
+    live
+}
+
+fn on_a_paused_clock<F: Future>(test: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(test)
+}
+
+fn bulkhead(facts: &Facts) -> BulkheadLayer {
+    let config = BulkheadConfig {
+        key: KeyBy::Caller,
+        max_concurrent: Some(LIMIT),
+        max_waiting: MOST_WAITING,
+        max_wait: MAX_WAIT,
+        ..BulkheadConfig::default()
+    };
+    BulkheadLayer::new(config).unwrap().facts(facts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Scenario: any script of arrivals, answers, failures, drops, time, and changes of the limit, on two keys.
+    /// Expected: the laws MUST hold after each act; once all is dropped, nothing of the bulkhead MUST be alive.
+    #[test]
+    fn any_script_keeps_the_laws_of_slots(script in acts()) {
+        let alive = Arc::new(());
+        let sink = Arc::clone(&alive);
+        let layer = bulkhead(&Facts::from_fn(move |_| _ = &sink));
+        on_a_paused_clock(async { holds(layer.handle(), &script).await })?;
+        drop(layer);
+        prop_assert_eq!(Arc::strong_count(&alive), 1, "a wait, a timer or a permit lives");
+    }
+
+    /// Scenario: the same scripts, on a bulkhead of another make that has no fault.
+    /// Expected: the laws MUST hold: what rejects its twins is their fault.
+    #[test]
+    fn the_sound_twin_keeps_the_laws_of_slots(script in acts()) {
+        on_a_paused_clock(async { holds(Twin::new(Fault::None), &script).await })?;
+    }
+}
+
+/// What is wrong with a twin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    OneTooMany,
+    LastComeFirstServed,
+    Overtaking,
+    LosesAGrantAtTheEndOfTheWait,
+    KeepsTheSlotOfWhoLeft,
+    SharesSlotsBetweenKeys,
+    ForgetsToWake,
+    RevokesNothingButGrantsAboveALoweredLimit,
+}
+
+/// A bulkhead made plainly, with one lock, to stand beside the real one.
+#[derive(Clone)]
+struct Twin {
+    fault: Fault,
+    limit: Arc<AtomicU32>,
+    keys: Arc<Mutex<BTreeMap<String, Key>>>,
+}
+
+#[derive(Default)]
+struct Key {
+    in_flight: u32,
+    line: VecDeque<oneshot::Sender<Slot>>,
+}
+
+struct Slot(Twin, String);
+
+impl Twin {
+    fn new(fault: Fault) -> Self {
+        Self { fault, limit: Arc::new(AtomicU32::new(LIMIT)), keys: Arc::default() }
+    }
+
+    fn most(&self) -> u32 {
+        self.limit.load(Ordering::SeqCst) + u32::from(self.fault == Fault::OneTooMany)
+    }
+
+    fn give_back(&self, key: &str) {
+        self.keys.lock().unwrap().get_mut(key).unwrap().in_flight -= 1;
+        self.hand_on(key);
+    }
+
+    fn hand_on(&self, name: &str) {
+        if self.fault == Fault::ForgetsToWake {
+            return;
+        }
+        let mut keys = self.keys.lock().unwrap();
+        let Some(key) = keys.get_mut(name) else { return };
+        let floor = self.fault == Fault::RevokesNothingButGrantsAboveALoweredLimit;
+        while key.in_flight < self.most() || floor {
+            let next = match self.fault {
+                Fault::LastComeFirstServed => key.line.pop_back(),
+                _ => key.line.pop_front(),
+            };
+            let Some(next) = next else { break };
+            if !next.is_closed() {
+                key.in_flight += 1;
+                let _ = next.send(Slot(self.clone(), name.to_owned())).map_err(|mut slot| {
+                    key.in_flight -= 1;
+                    slot.1.clear();
+                });
+                if floor {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.1.is_empty() {
+            self.0.give_back(&self.1);
+        }
+    }
+}
+
+impl Observer for Slot {
+    fn settle(mut self, how: End<'_>) {
+        if self.0.fault == Fault::KeepsTheSlotOfWhoLeft && matches!(how, End::Abandoned) {
+            self.1.clear();
+        }
+    }
+}
+
+impl Admission<ToolRequest> for Twin {
+    type Permit = Slot;
+
+    fn admit(&self, request: &ToolRequest) -> Admit<Slot> {
+        let shares = self.fault == Fault::SharesSlotsBetweenKeys;
+        let caller = request.extensions.get::<Caller>().unwrap().as_str();
+        let name = if shares { "user-0" } else { caller }.to_owned();
+        let (call, now) = (request.call(), Instant::now());
+        let refused = || Admit::Refused(Failure::local(Code::BulkheadFull, "full"));
+        let mut keys = self.keys.lock().unwrap();
+        let key = keys.entry(name.clone()).or_default();
+        key.line.retain(|waiter| !waiter.is_closed());
+        let first = key.line.is_empty() || self.fault == Fault::Overtaking;
+        if key.in_flight < self.most() + u32::from(self.fault == Fault::Overtaking) && first {
+            key.in_flight += 1;
+            return Admit::Granted(Slot(self.clone(), name));
+        }
+        let useful = call.patient && call.deadline.is_none_or(|by| by > now);
+        if !useful || key.line.len() >= MOST_WAITING as usize {
+            return refused();
+        }
+        let (sender, mut turn) = oneshot::channel();
+        key.line.push_back(sender);
+        let until = call.deadline.map_or(now + MAX_WAIT, |by| by.min(now + MAX_WAIT));
+        let loses = self.fault == Fault::LosesAGrantAtTheEndOfTheWait;
+        Admit::Wait(Box::pin(async move {
+            let over = Failure::local(Code::BulkheadFull, "waited");
+            let came = timeout(until.saturating_duration_since(Instant::now()), &mut turn).await;
+            if loses && Instant::now() >= until {
+                if let Ok(Ok(mut slot)) = came {
+                    slot.1.clear();
+                }
+                return Err(over);
+            }
+            match came {
+                Ok(Ok(slot)) => Ok(slot),
+                _ => turn.try_recv().map_err(|_| over),
+            }
+        }))
+    }
+}
+
+impl Slots for Twin {
+    fn limit(&self, limit: u32) {
+        self.limit.store(limit, Ordering::SeqCst);
+        (0..KEYS).for_each(|key| self.hand_on(&name(key)));
+    }
+
+    fn load(&self, key: usize) -> (u32, u32) {
+        let keys = self.keys.lock().unwrap();
+        let Some(key) = keys.get(&name(key)) else { return (0, 0) };
+        let waiting = key.line.iter().filter(|waiter| !waiter.is_closed()).count();
+        (key.in_flight, u32::try_from(waiting).unwrap())
+    }
+}
+
+/// Scenario: twins with one fault each, held to the same laws.
+/// Expected: each MUST be rejected by some script.
+#[test]
+fn a_twin_with_a_fault_is_rejected() {
+    use proptest::test_runner::{Config, TestError, TestRunner};
+    for fault in [
+        Fault::OneTooMany,
+        Fault::LastComeFirstServed,
+        Fault::Overtaking,
+        Fault::LosesAGrantAtTheEndOfTheWait,
+        Fault::KeepsTheSlotOfWhoLeft,
+        Fault::SharesSlotsBetweenKeys,
+        Fault::ForgetsToWake,
+        Fault::RevokesNothingButGrantsAboveALoweredLimit,
+    ] {
+        let config =
+            Config { cases: 2_000, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+        let verdict = TestRunner::new(config)
+            .run(&acts(), |script| on_a_paused_clock(async { holds(Twin::new(fault), &script).await }));
+        assert!(matches!(verdict, Err(TestError::Fail(..))), "{fault:?} is not noticed: {verdict:?}");
+    }
+}
+
+/// Scenario: a permit is watched, and dropped.
+/// Expected: MUST give the slot back, as the laws take for granted.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_watch_gives_the_slot_back() {
+    let layer = bulkhead(&Facts::default());
+    let request = ToolRequest::new(ToolCall::default()).attach(Caller::new(name(0)));
+    let Admit::Granted(permit) = layer.handle().admit(&request) else { panic!("it is empty") };
+    let watch = Watch::new(permit);
+    assert_eq!(layer.handle().load(0), (1, 0));
+    drop(watch);
+    assert_eq!(layer.handle().load(0), (0, 0));
+    let _ = layer.layer(());
+}
