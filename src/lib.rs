@@ -12,6 +12,7 @@ pub mod key;
 pub mod keyed;
 pub mod layers;
 pub mod observe;
+mod off;
 #[cfg(feature = "protocols")]
 pub mod protocol;
 #[cfg(feature = "protocols")]

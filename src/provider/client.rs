@@ -21,10 +21,10 @@ use crate::time::Wall;
 #[serde(default, deny_unknown_fields)]
 pub struct ClientConfig {
     /// How long a connection may take to stand. 10 s: a handshake takes three round trips, and a name two more.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub connect: Option<Duration>,
     /// How long an idle connection is kept. 90 s: shorter than the idle limits of the edges in front of providers.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub idle: Option<Duration>,
     /// The `user-agent` sent.
     pub user_agent: String,

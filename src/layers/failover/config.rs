@@ -16,7 +16,7 @@ pub struct FailoverConfig {
     #[serde(with = "humantime_serde")]
     pub spring_back: Duration,
     /// The shortest stay at a candidate below, whatever wait was stated; `None` for none.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub dwell: Option<Duration>,
     /// Failed calls in a row that move the standing candidate.
     pub move_off_after: u32,
@@ -24,7 +24,7 @@ pub struct FailoverConfig {
     #[serde(with = "humantime_serde")]
     pub min_share: Duration,
     /// Candidates whose first output came later than this on the average are passed over; `None` for none.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub max_first_output: Option<Duration>,
     /// What happens when every candidate was told to wait.
     pub when_all_rest: WhenAllRest,
