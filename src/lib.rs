@@ -5,6 +5,7 @@
 )]
 
 pub mod chat;
+pub mod config;
 pub mod event;
 pub mod failure;
 pub mod gate;

@@ -12,7 +12,7 @@ const FLOORS: [&[&str]; 8] = [
     &["gate"],
     &["layers"],
     &["protocol", "provider"],
-    &["stack"],
+    &["config", "stack"],
     &["testing"],
 ];
 
