@@ -20,10 +20,10 @@ impl fmt::Display for Fact<'_> {
                 write!(f, "{option} for {provider}: {change:?}")
             }
             Self::RetryPlanned { failure, delay, attempt, of, .. } => {
-                write!(f, "{failure}; retry {attempt} of {of} in {delay:.1?}")
+                write!(f, "retry {attempt} of {of} in {delay:.1?}, since {failure}")
             }
             Self::RetryStarted { .. } => f.write_str("the retry starts"),
-            Self::RetryRefused { failure, reason, .. } => write!(f, "{failure}; no retry ({reason:?})"),
+            Self::RetryRefused { failure, reason, .. } => write!(f, "no retry ({reason:?}), since {failure}"),
             Self::TimedOut { clock, after, .. } => write!(f, "the clock {clock:?} ran out after {after:.1?}"),
             Self::Crawling { rate, .. } => write!(f, "the stream crawls: {rate:.1} bytes a second"),
             Self::Reset { failure, delay, .. } => {
