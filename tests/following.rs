@@ -209,7 +209,7 @@ fn each_is_told_once(watching: Watching) -> Result<(), TestError<Any>> {
         let met_end = polls > steps.len() || (hints && polls >= steps.len());
         let outcome = match steps.iter().position(|step| matches!(step, Step::Error)) {
             Some(at) if polls > at => Outcome::Failed(Code::Transport),
-            None if met_end && fails => Outcome::Failed(Code::Server),
+            _ if fails => Outcome::Failed(Code::Server),
             None if met_end => Outcome::Completed(None),
             _ => Outcome::Abandoned,
         };

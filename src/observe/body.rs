@@ -26,10 +26,11 @@ pin_project! {
     }
 
     impl<B: Body, O: Observer> PinnedDrop for Watched<B, O> {
-        // It may have come to its end since it was polled last, and whoever saw that does not poll again.
+        // It may have come to its end since it was polled last, and whoever saw that does not poll again. And a status
+        // that is a failure stays one, though a retry reads no more of it.
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if this.body.is_end_stream() {
+            if this.verdict.is_some() || this.body.is_end_stream() {
                 this.watch.settle(end_of(this.verdict));
             }
         }

@@ -4,11 +4,12 @@
 //! [`Sign`]s and settled exactly once: at the terminal event, at an error, at a bare end, or on drop. The commit
 //! point ([`Follow::poll_commit`]) reads ahead to the first output, in place.
 //!
-//! It is written for [`Reply`], for [`http::Response`] with any body, and for [`Plain`] results of tools, so that single layers work in any tower
-//! or axum app. A reply is judged by its events. An HTTP response is judged by its status alone: 408, 425, 429 and
-//! 5xx are failures, told when the body has ended; every other status is the server's answer, and its body's end
-//! is a completion. [`Limits`](crate::chat::Limits) that stand in its extensions are shown as those of a reply are. A body that is empty from the start (204, an answer to `HEAD`) is settled at once, since no
-//! server polls it.
+//! It is written for [`Reply`], for [`http::Response`] with any body, and for [`Plain`] results of tools, so that
+//! single layers work in any tower or axum app. A reply is judged by its events. An HTTP response is judged by its
+//! status alone: 408, 425, 429 and 5xx are failures, told when the body has ended or is let go of unread, as a retry
+//! does; every other status is the server's answer, and its body's end is a completion. What a head tells of
+//! [`Limits`](crate::chat::Limits) is shown first; beside an HTTP response they stand in its extensions. A body that
+//! is empty from the start (204, an answer to `HEAD`) is settled at once, since no server polls it.
 
 mod body;
 mod committing;

@@ -82,7 +82,7 @@ pub struct RateLimitConfig {
     /// Finds the number of calls in flight that the provider bears, below `max_concurrency`; off by default.
     pub adaptive: Option<AdaptiveConfig>,
     /// By what calls are told apart: each key has limits of its own.
-    pub key_by: KeyBy,
+    pub key: KeyBy,
     /// The most keys.
     pub max_keys: usize,
 }
@@ -232,7 +232,7 @@ impl Default for RateLimitConfig {
             slow_down_share: DEFAULT_SLOW_DOWN_SHARE,
             slow_down_for: DEFAULT_SLOW_DOWN_FOR,
             adaptive: None,
-            key_by: KeyBy::Nothing,
+            key: KeyBy::Nothing,
             max_keys: DEFAULT_MAX_KEYS,
         }
     }

@@ -122,7 +122,7 @@ impl<S, K: Store> Layer<S> for TokenAwareRateLimitLayer<K> {
 
 impl<K: Store> RateLimit<K> {
     fn new(store: K, terms: Arc<Terms>) -> Self {
-        let only = (terms.config.key_by == KeyBy::Nothing).then(|| {
+        let only = (terms.config.key == KeyBy::Nothing).then(|| {
             let ledger = store.open(&terms.name, &terms.quotas);
             Arc::new(State::new(Arc::clone(&terms), "", ledger))
         });
@@ -140,7 +140,7 @@ impl<K: Store> RateLimit<K> {
             return Ok(Arc::clone(only));
         }
         let keys = &self.0;
-        let key = keys.terms.config.key_by.of(request);
+        let key = keys.terms.config.key.of(request);
         let made = keys.states.get_or_insert(key, || {
             let ledger = keys.store.open(&format!("{}:{key}", keys.terms.name), &keys.terms.quotas);
             State::new(Arc::clone(&keys.terms), key, ledger)
