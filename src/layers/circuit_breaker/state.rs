@@ -44,7 +44,12 @@ struct Kept {
 
 impl State {
     pub(super) fn new(rules: &Arc<Rules>, key: Arc<str>) -> Self {
-        Self { word: Word::new(), kept: Mutex::new(None), key, rules: Arc::clone(rules) }
+        Self {
+            word: Word::new(!rules.config.learns()),
+            kept: Mutex::new(None),
+            key,
+            rules: Arc::clone(rules),
+        }
     }
 
     /// The generation a call passes in, if calls pass without asking.
