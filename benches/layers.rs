@@ -14,6 +14,7 @@ use futures_util::Stream;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
 use watertight::failure::Failure;
+use watertight::gate::{Admission, Admit, Gate};
 use watertight::key::KeyBy;
 use watertight::layers::circuit_breaker::{CircuitBreakerConfig, CircuitBreakerLayer};
 use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
@@ -94,6 +95,18 @@ impl Service<Request> for Whole {
     fn call(&mut self, request: Request) -> Self::Future {
         black_box(request);
         ready(Ok(Plain(())))
+    }
+}
+
+/// Admits every call.
+#[derive(Clone, Copy)]
+struct Open;
+
+impl<R> Admission<R> for Open {
+    type Permit = Nothing;
+
+    fn admit(&self, _: &R) -> Admit<Nothing> {
+        Admit::Granted(Nothing)
     }
 }
 
@@ -194,6 +207,12 @@ fn call_breaker_abandoned(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn whole_bare(bencher: Bencher<'_, '_>) {
     calls(bencher, Whole);
+}
+
+/// A gate whose permit is nothing.
+#[divan::bench]
+fn whole_gate(bencher: Bencher<'_, '_>) {
+    calls(bencher, Gate::new(Whole, Open));
 }
 
 #[divan::bench]

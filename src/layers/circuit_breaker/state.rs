@@ -1,6 +1,5 @@
 //! One circuit among calls: its word, its lock, and what is told of it.
 
-use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::time::{self, Instant};
 
 use super::circuit::Circuit;
 use super::handle::CircuitSnapshot;
+use super::name::shown;
 use super::probes::Ticket;
 use super::refusal::{Facing, Refusal};
 use super::rules::Rules;
@@ -166,23 +166,9 @@ impl State {
         snapshot
     }
 
-    /// The key as it shows: the layer's name, and the key where there is one.
+    /// The circuit's name, as it shows.
     pub(super) fn shown<T>(&self, tell: impl FnOnce(&str) -> T) -> T {
-        thread_local! {
-            /// Written anew for each fact, so that no call allocates it.
-            static SHOWN: Cell<String> = const { Cell::new(String::new()) };
-        }
-        if self.key.is_empty() {
-            return tell(&self.rules.name);
-        }
-        let mut text = SHOWN.take();
-        text.clear();
-        text.push_str(&self.rules.name);
-        text.push(':');
-        text.push_str(&self.key);
-        let told = tell(&text);
-        SHOWN.set(text);
-        told
+        shown(&self.rules.name, &self.key, tell)
     }
 
     #[cfg(test)]
