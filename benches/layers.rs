@@ -115,7 +115,7 @@ fn breaker(config: CircuitBreakerConfig) -> CircuitBreakerLayer {
 }
 
 /// Calls from each thread, on a clone of the service; requests are each thread's own.
-fn shared_calls<S>(bencher: Bencher<'_, '_>, service: S)
+fn shared_calls<S>(bencher: Bencher<'_, '_>, service: &S)
 where
     S: Service<Request> + Clone + Sync,
 {
@@ -259,12 +259,12 @@ fn whole_breaker_rests(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(threads = 2)]
 fn threads_bare(bencher: Bencher<'_, '_>) {
-    shared_calls(bencher, Whole);
+    shared_calls(bencher, &Whole);
 }
 
 #[divan::bench(threads = 2)]
 fn threads_breaker(bencher: Bencher<'_, '_>) {
-    shared_calls(bencher, CircuitBreakerLayer::default().layer(Whole));
+    shared_calls(bencher, &CircuitBreakerLayer::default().layer(Whole));
 }
 
 #[divan::bench]
