@@ -210,7 +210,7 @@ impl Default for CircuitBreakerConfig {
     }
 }
 
-fn within<N: PartialOrd + From<u8>>(field: &str, value: N, most: N) -> Result<(), ConfigError> {
+fn within<N: Copy + PartialOrd + From<u8>>(field: &str, value: N, most: N) -> Result<(), ConfigError> {
     if value < N::from(1) {
         return Err(ConfigError::new(field, "must not be zero"));
     }

@@ -109,6 +109,7 @@ mod config;
 mod defaults;
 mod handle;
 mod layer;
+mod name;
 mod probes;
 mod refusal;
 mod rest;

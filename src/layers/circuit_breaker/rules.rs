@@ -53,6 +53,8 @@ impl Rules {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// Up to 584 years.
+const fn nanos(duration: Duration) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    duration.as_secs().saturating_mul(SECOND).saturating_add(duration.subsec_nanos() as u64)
 }

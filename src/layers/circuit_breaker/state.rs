@@ -1,6 +1,5 @@
 //! One circuit among calls: its word, its lock, and what is told of it.
 
-use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::time::{self, Instant};
 
 use super::circuit::Circuit;
 use super::handle::CircuitSnapshot;
+use super::name::shown;
 use super::probes::Ticket;
 use super::refusal::{Facing, Refusal};
 use super::rules::Rules;
@@ -44,7 +44,12 @@ struct Kept {
 
 impl State {
     pub(super) fn new(rules: &Arc<Rules>, key: Arc<str>) -> Self {
-        Self { word: Word::new(), kept: Mutex::new(None), key, rules: Arc::clone(rules) }
+        Self {
+            word: Word::new(!rules.config.learns()),
+            kept: Mutex::new(None),
+            key,
+            rules: Arc::clone(rules),
+        }
     }
 
     /// The generation a call passes in, if calls pass without asking.
@@ -135,7 +140,7 @@ impl State {
         }
         let (change, lost) = self.with(|Kept { circuit, .. }, rules, at| {
             let lost = circuit.generation() == generation && circuit.is_cache_lost(&rules.config, report);
-            (circuit.settle(&rules.config, generation, ticket, report, at), lost)
+            (circuit.settle(&rules.config, (generation, ticket), report, at), lost)
         });
         self.tell_change(change);
         if lost {
@@ -152,8 +157,8 @@ impl State {
     pub(super) fn snapshot(&self) -> CircuitSnapshot {
         let counted = self.word.count() > 0;
         let at = self.rules.moment();
-        let of = |kept: &Box<Kept>| CircuitSnapshot::of(&kept.circuit, &self.rules.config, at);
-        let mut snapshot = self.lock().as_ref().map(of).unwrap_or_default();
+        let of = |kept: &Kept| CircuitSnapshot::of(&kept.circuit, &self.rules.config, at);
+        let mut snapshot = self.lock().as_deref().map(of).unwrap_or_default();
         if counted {
             snapshot.last_outcome = Some(Verdict::Success);
         }
@@ -161,23 +166,9 @@ impl State {
         snapshot
     }
 
-    /// The key as it shows: the layer's name, and the key where there is one.
+    /// The circuit's name, as it shows.
     pub(super) fn shown<T>(&self, tell: impl FnOnce(&str) -> T) -> T {
-        thread_local! {
-            /// Written anew for each fact, so that no call allocates it.
-            static SHOWN: Cell<String> = const { Cell::new(String::new()) };
-        }
-        if self.key.is_empty() {
-            return tell(&self.rules.name);
-        }
-        let mut text = SHOWN.take();
-        text.clear();
-        text.push_str(&self.rules.name);
-        text.push(':');
-        text.push_str(&self.key);
-        let told = tell(&text);
-        SHOWN.set(text);
-        told
+        shown(&self.rules.name, &self.key, tell)
     }
 
     #[cfg(test)]
