@@ -28,7 +28,11 @@ use tower::{Layer, Service};
 use twins::{lesson, twin};
 use watertight::chat::{Event, Reply, Request, ToolRequest};
 use watertight::failure::{BoxError, Failure};
-use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::rate_limit::RateLimitConfig;
+use watertight::layers::{
+    BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer,
+    RetryLayer, TokenAwareRateLimitLayer,
+};
 use watertight::observe::Plain;
 
 /// Holds every layer to a law, and rejects its twins.
@@ -213,11 +217,17 @@ fn no_bound_of_an_answer_leaks() {
     let failover = FailoverLayer::new([Bare]);
     let failover = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(failover)));
     let reset = fits::<Request, _>(ResetLayer::default());
+    let breaker = CircuitBreakerLayer::default();
+    let breaker = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(breaker)));
+    let limit = TokenAwareRateLimitLayer::new(RateLimitConfig::default()).unwrap();
+    let limit = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(limit)));
+    let ladder = fits::<Request, _>(DegradationLayer::default());
     let bulkhead = BulkheadLayer::default();
     let bulkhead = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(bulkhead)));
     let stack = reset.layer(failover.layer(Bare));
     assert!(is_clone!(watertight::layers::failover::Failover<Bare>));
     assert!(!is_clone!(Derived<Bare, NotClone>));
     assert!(is_clone!(Derived<Bare, ()>), "the question tells them apart");
-    drop((clocks.layer(Bare), retry.layer(Bare), bulkhead.layer(Bare), stack));
+    drop((clocks.layer(Bare), retry.layer(Bare), bulkhead.layer(Bare), ladder.layer(stack)));
+    drop((breaker.layer(Bare), limit.layer(Bare)));
 }

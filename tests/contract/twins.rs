@@ -79,8 +79,10 @@ pub fn twin<const FLAW: Flaw>(facts: &Facts) -> Row {
             let _line = shared.line.try_lock().expect("nobody asks under the lock");
             shared.in_flight.load(Ordering::Relaxed)
         }),
+        counts: true,
         presses: true,
         replaces: false,
+        breaks: true,
     }
 }
 
