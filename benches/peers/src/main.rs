@@ -7,17 +7,18 @@
 
 mod keys;
 mod measure;
+mod ours;
 mod theirs;
 mod work;
 
 use measure::{Contender, compare};
+use ours::{breaker, facts, limit, stack_of_seven, wall};
 use tower::Layer;
-use watertight::event::Facts;
 use watertight::key::KeyBy;
-use watertight::layers::bulkhead::BulkheadConfig;
-use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer};
+use watertight::layers::rate_limit::Mode;
+use watertight::layers::{DegradationLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer};
 use watertight::observe::Plain;
-use work::{Chat, Http, Stuck, Value, calls, makes, reads, refusals};
+use work::{Answer, Chat, Down, Http, Stuck, Value, answers, calls, makes, reads, refusals};
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -28,8 +29,11 @@ fn main() {
     );
     timeouts();
     bulkheads();
+    breakers();
+    limiters();
     retries();
     failovers();
+    ladders();
     stacks();
     chunks();
     keyed();
@@ -53,13 +57,6 @@ fn table(title: &str, shared: bool, contenders: &[Contender]) {
     }
 }
 
-/// A sink that hears every fact, as an application's would.
-fn facts() -> Facts {
-    Facts::from_fn(|fact| {
-        std::hint::black_box(fact);
-    })
-}
-
 fn timeouts() {
     table(
         "clocks, over an HTTP response",
@@ -71,14 +68,6 @@ fn timeouts() {
             calls("tower-resilience time limiter", theirs::time_limiter(Http)),
         ],
     );
-}
-
-/// At most so many calls of each caller, or of all.
-fn wall(key: KeyBy, max_concurrent: u32, max_waiting: u32) -> BulkheadLayer {
-    let max_concurrent = Some(max_concurrent);
-    let max_keys = 2 * keys::MANY;
-    let config = BulkheadConfig { key, max_concurrent, max_waiting, max_keys, ..BulkheadConfig::default() };
-    BulkheadLayer::new(config).expect("it can work").facts(&facts())
 }
 
 fn bulkheads() {
@@ -100,6 +89,63 @@ fn bulkheads() {
         &[
             calls("bare", Value),
             refusals("ours: Bulkhead, refused", 1, wall(KeyBy::Nothing, 1, 0).layer(Stuck)),
+        ],
+    );
+}
+
+fn breakers() {
+    table(
+        "circuit breaker, closed",
+        true,
+        &[
+            calls("bare", Value),
+            calls("ours: CircuitBreaker", breaker(KeyBy::Nothing).layer(Value)),
+            calls("ours: CircuitBreaker by caller", breaker(KeyBy::Caller).layer(Value)),
+            calls("tower-resilience breaker, count window", theirs::breaker(Value)),
+            calls("tower-resilience breaker, time window", theirs::timed_breaker(Value)),
+            theirs::failsafe("failsafe, called directly"),
+            theirs::recloser("recloser, called directly"),
+        ],
+    );
+    table(
+        "circuit breaker, open",
+        true,
+        &[
+            calls("bare", Value),
+            refusals("ours: CircuitBreaker, refused", 100, breaker(KeyBy::Nothing).layer(Down)),
+            refusals("tower-resilience breaker, refused", 100, theirs::open_breaker(Down)),
+            theirs::open_failsafe("failsafe, called directly"),
+            theirs::open_recloser("recloser, called directly"),
+        ],
+    );
+}
+
+fn limiters() {
+    let few = theirs::limiter(1, Value);
+    table(
+        "rate limit, within it",
+        true,
+        &[
+            calls("bare", Value),
+            calls(
+                "ours: RateLimit, requests and tokens",
+                limit(KeyBy::Nothing, u32::MAX, Mode::Wait).layer(Value),
+            ),
+            calls("ours: the same by caller", limit(KeyBy::Caller, u32::MAX, Mode::Wait).layer(Value)),
+            makes("tower RateLimit, requests", || theirs::tower_rate(Value)),
+            calls("tower-resilience rate limiter, requests", theirs::limiter(theirs::plenty(), Value)),
+            theirs::governor("governor direct, requests", true),
+            keys::checks("governor keyed, requests", keys::governor()),
+        ],
+    );
+    table(
+        "rate limit, used up",
+        true,
+        &[
+            calls("bare", Value),
+            refusals("ours: RateLimit, refused", 5, limit(KeyBy::Nothing, 1, Mode::Reject).layer(Value)),
+            refusals("tower-resilience rate limiter, refused", 5, few),
+            theirs::governor("governor direct, refused", false),
         ],
     );
 }
@@ -129,58 +175,76 @@ fn failovers() {
     );
 }
 
-fn stacks() {
-    let facts = facts();
-    let candidate = || {
-        RetryLayer::default().facts(&facts).layer(DualClockTimeoutLayer::default().facts(&facts).layer(Http))
-    };
-    let ours = FailoverLayer::new([candidate(), candidate()]).facts(&facts).layer(candidate());
+fn ladders() {
     table(
-        "stacks, over an HTTP response",
+        "a ladder that is not needed, over a reply read to its end",
+        false,
+        &[
+            answers("bare", || Answer),
+            answers("ours: Degradation", || DegradationLayer::default().facts(&facts()).layer(Answer)),
+        ],
+    );
+}
+
+/// Ours: ladder, bulkhead by caller, failover of three, and in each retry, breaker, limiter and clocks.
+fn stacks() {
+    let seven = stack_of_seven(Answer);
+    table(
+        "stacks, over a reply of a text and its end, read",
         true,
         &[
-            calls("bare", Http),
-            calls("ours", ours),
-            makes("tower, stack of 4", || theirs::tower_stack_of_four(Http)),
-            calls("tower-resilience, stack of 5", theirs::stack_of_five(Http)),
+            answers("bare", || Answer),
+            answers("ours: stack of seven, with facts and keys", move || seven.clone()),
+            answers("tower, stack of 4", || theirs::tower_stack_of_four(Answer)),
+            answers("tower-resilience, stack of 5", {
+                let five = theirs::stack_of_five(Answer);
+                move || five.clone()
+            }),
+        ],
+    );
+}
+
+/// A unit is one event of a stream that has no end.
+fn chunks() {
+    table(
+        "an event of a stream",
+        false,
+        &[
+            reads("bare", Chat),
+            reads("ours: stack of seven", stack_of_seven(Chat)),
+            reads("ours: DualClockTimeout", DualClockTimeoutLayer::default().facts(&facts()).layer(Chat)),
+            reads("ours: CircuitBreaker", breaker(KeyBy::Nothing).layer(Chat)),
+            reads("ours: RateLimit", limit(KeyBy::Nothing, u32::MAX, Mode::Wait).layer(Chat)),
+            reads("ours: Bulkhead", wall(KeyBy::Nothing, 1 << 20, 32).layer(Chat)),
+            reads("ours: Degradation", DegradationLayer::default().facts(&facts()).layer(Chat)),
         ],
     );
 }
 
 /// One caller alone, and among a million others; and what each of those takes.
 fn keyed() {
-    let alone = wall(KeyBy::Caller, 1 << 20, 32).layer(Value);
-    let among = wall(KeyBy::Caller, 1 << 20, 32).layer(Value);
-    let bulkhead = keys::fill(among.clone());
+    let key = KeyBy::Caller;
+    let bulkhead = || wall(key, 1 << 20, 32).layer(Value);
+    let circuit = || breaker(key).layer(Value);
+    let limiter = || limit(key, u32::MAX, Mode::Wait).layer(Value);
     let (one, many) = (keys::governor(), keys::governor());
-    let governor = keys::fill_governor(&many);
-    table(
-        "one hot key",
-        true,
-        &[
-            calls("bare", Value),
-            calls("ours: Bulkhead, alone", alone),
-            calls("ours: Bulkhead, among 1,000,000", among),
-            keys::checks("governor keyed, alone", one),
-            keys::checks("governor keyed, among 1,000,000", many),
-        ],
-    );
-    println!("\nbytes of an idle key: Bulkhead {bulkhead:.0}, governor {governor:.0}");
-}
-
-/// A unit is one event of a stream that has no end.
-fn chunks() {
-    let facts = facts();
-    let clocks = || DualClockTimeoutLayer::default().facts(&facts);
-    let candidate = || RetryLayer::default().facts(&facts).layer(clocks().layer(Chat));
-    let all = FailoverLayer::new([candidate(), candidate()]).facts(&facts).layer(candidate());
-    table(
-        "an event of a stream",
-        false,
-        &[
-            reads("bare", Chat),
-            reads("ours: all layers", all),
-            reads("ours: DualClockTimeout", clocks().layer(Chat)),
-        ],
-    );
+    let full = (bulkhead(), circuit(), limiter());
+    let bytes = [
+        ("Bulkhead", keys::fill(full.0.clone())),
+        ("CircuitBreaker", keys::fill(full.1.clone())),
+        ("RateLimit", keys::fill(full.2.clone())),
+        ("governor", keys::fill_governor(&many)),
+    ];
+    println!("\nbytes of an idle key, of {} keys", keys::MANY);
+    for (name, bytes) in bytes {
+        println!("  {name:42} {bytes:8.0}");
+    }
+    for (title, alone, among) in [
+        ("one hot key of a bulkhead", calls("ours: alone", bulkhead()), calls("among 1,000,000", full.0)),
+        ("one hot key of a breaker", calls("ours: alone", circuit()), calls("among 1,000,000", full.1)),
+        ("one hot key of a limiter", calls("ours: alone", limiter()), calls("among 1,000,000", full.2)),
+        ("one hot key of governor", keys::checks("alone", one), keys::checks("among 1,000,000", many)),
+    ] {
+        table(title, false, &[calls("bare", Value), alone, among]);
+    }
 }
