@@ -19,6 +19,9 @@ use crate::support::{Act, Script, fail, request};
 /// More polls than any script here takes.
 const MANY: usize = 100;
 
+/// More polls than the waits of a slow call need, be there a timer for each of them and one for each layer.
+const SPIN: usize = 20;
+
 /// What passes between two polls: no wait of the scripts and rows is longer than two of them.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -172,6 +175,49 @@ enum Crowd {
     Stays,
     /// One that leaves after so many polls.
     Leaves(usize),
+}
+
+/// Services that are ready and not called MUST NOT keep another from its call, however many they are.
+pub fn idle_readiness_blocks_nobody(make: Make) -> Verdict {
+    paused(async {
+        let (row, door) = (rested(make, &quiet()).await, Door::new([Script::says("x")]));
+        let service = (row.wrap)(door.clone());
+        let mut idle: Vec<Svc> = (0..MANY).map(|_| service.clone()).collect();
+        for service in &mut idle {
+            ensure!(ready(service, Waker::noop()).is_ready(), "readiness is used up by who only asked");
+        }
+        let mut last = service.clone();
+        ensure!(ready(&mut last, Waker::noop()).is_ready(), "not ready beside those that are");
+        let answer = tokio::time::timeout(PATIENCE, call(&mut last)).await;
+        ensure!(matches!(answer, Ok(Ok(()))), "the call did not pass: {answer:?}");
+        Ok(())
+    })
+}
+
+/// While nothing happens, a call MUST NOT be polled: it is woken by what it waits for, not by itself.
+pub fn nobody_spins(make: Make) -> Verdict {
+    let wait = || Act::Wait(2_000);
+    let slow = Script { head: vec![wait()], body: vec![wait(), Act::Text("x"), wait(), Act::Done] };
+    paused(async {
+        for crowd in [false, true] {
+            let (row, door) = (rested(make, &quiet()).await, Door::new([slow.clone()]));
+            let mut first = (row.wrap)(door.clone());
+            let mut second = first.clone();
+            ensure!(ready(&mut first, Waker::noop()).is_ready(), "not ready behind an open door");
+            let kept = if crowd { Some(first.call(request()).await) } else { None };
+            ensure!(ready(&mut second, Waker::noop()).is_ready(), "not ready behind an open door");
+            let mut polls = 0;
+            let mut calling = Box::pin(call(&mut second));
+            let counted = poll_fn(|cx| {
+                polls += 1;
+                // One that spins would never let the clock move.
+                if polls > SPIN { Poll::Ready(None) } else { calling.as_mut().poll(cx).map(Some) }
+            });
+            ensure!(counted.await.is_some(), "it was polled {SPIN} times in a call of four steps");
+            drop(kept);
+        }
+        Ok(())
+    })
 }
 
 /// A call of each kind: its scripts, and who is before it.

@@ -74,6 +74,20 @@ fn a_service_readied_and_dropped_loses_nothing() {
     hold(laws::a_service_readied_and_dropped_loses_nothing, &[twin::<{ twins::TAKES_WHEN_READY }>]);
 }
 
+/// Scenario: a hundred clones are readied and kept, and another is called.
+/// Expected: the call MUST pass; a twin that takes its slot when it is polled MUST be rejected.
+#[test]
+fn idle_readiness_blocks_nobody() {
+    hold(laws::idle_readiness_blocks_nobody, &[twin::<{ twins::TAKES_WHEN_READY }>]);
+}
+
+/// Scenario: a call whose answer takes its time, alone and behind another.
+/// Expected: it MUST be polled when something happens, and not between; a twin that wakes itself MUST be rejected.
+#[test]
+fn nobody_spins() {
+    hold(laws::nobody_spins, &[twin::<{ twins::SPINS }>]);
+}
+
 /// Scenario: calls that are slow, fail, break, and wait beside another are dropped before their first poll, after every
 /// poll, and after every event of their reply.
 /// Expected: no call, slot, timer, waker or task MUST be left, and the next call MUST pass; twins that settle by a

@@ -12,7 +12,7 @@ mod theirs;
 mod work;
 
 use measure::{Contender, compare};
-use ours::{breaker, facts, limit, stack_of_seven, wall};
+use ours::{breaker, facts, limit, stack_of_seven, stack_of_six, wall};
 use tower::Layer;
 use watertight::key::KeyBy;
 use watertight::layers::rate_limit::Mode;
@@ -51,9 +51,10 @@ fn table(title: &str, shared: bool, contenders: &[Contender]) {
         let two = cost.shared_ns.map_or_else(|| "–".to_owned(), |ns| format!("{ns:.1}"));
         print!("  {:42} {:8.1} {:6.2} {two:>9}", contender.name, cost.ns, cost.allocs);
         if at > 1 && !contender.name.starts_with("ours") {
-            print!(" {:12.2}", ours.ns / cost.ns);
+            let above = (ours.ns - costs[0].ns) / (cost.ns - costs[0].ns);
+            print!(" {:12.2} {above:10.2}", ours.ns / cost.ns);
             if let (Some(ours), Some(theirs)) = (ours.shared_ns, cost.shared_ns) {
-                print!(" {:12.2}", ours / theirs);
+                print!(" {:9.2}", ours / theirs);
             }
         }
         println!();
@@ -191,13 +192,14 @@ fn ladders() {
 
 /// Ours: ladder, bulkhead by caller, failover of three, and in each retry, breaker, limiter and clocks.
 fn stacks() {
-    let seven = stack_of_seven(Answer);
+    let (seven, six) = (stack_of_seven(Answer), stack_of_six(Answer));
     table(
         "stacks, over a reply of a text and its end, read",
         true,
         &[
             answers("bare", || Answer),
             answers("ours: stack of seven, with facts and keys", move || seven.clone()),
+            answers("ours: without the ladder", move || six.clone()),
             answers("tower, stack of 4", || theirs::tower_stack_of_four(Answer)),
             answers("tower-resilience, stack of 5", {
                 let five = theirs::stack_of_five(Answer);
@@ -215,6 +217,7 @@ fn chunks() {
         &[
             reads("bare", Chat),
             reads("ours: stack of seven", stack_of_seven(Chat)),
+            reads("ours: without the ladder", stack_of_six(Chat)),
             reads("ours: DualClockTimeout", DualClockTimeoutLayer::default().facts(&facts()).layer(Chat)),
             reads("ours: CircuitBreaker", breaker(KeyBy::Nothing).layer(Chat)),
             reads("ours: RateLimit", limit(KeyBy::Nothing, u32::MAX, Mode::Wait).layer(Chat)),

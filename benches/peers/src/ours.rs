@@ -3,15 +3,17 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use futures_core::Stream;
-use tower::{Layer, Service};
-use watertight::chat::{Event, Reply, Request};
+use tower::Layer;
 use watertight::event::Facts;
-use watertight::failure::Failure;
+use watertight::gate::Gate;
 use watertight::key::KeyBy;
-use watertight::layers::bulkhead::BulkheadConfig;
-use watertight::layers::circuit_breaker::CircuitBreakerConfig;
-use watertight::layers::rate_limit::{Mode, RateLimitConfig};
+use watertight::layers::bulkhead::{Bulkhead, BulkheadConfig};
+use watertight::layers::circuit_breaker::{CircuitBreaker, CircuitBreakerConfig};
+use watertight::layers::degradation::Degrading;
+use watertight::layers::failover::Failover;
+use watertight::layers::rate_limit::{Mode, RateLimit, RateLimitConfig};
+use watertight::layers::retry::Retry;
+use watertight::layers::timeout::DualClockTimeout;
 use watertight::layers::{
     BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer,
     TokenAwareRateLimitLayer,
@@ -23,6 +25,12 @@ use crate::keys::MANY;
 const MAX_KEYS: usize = 2 * MANY;
 
 const LONG: Duration = Duration::from_secs(60 * 60);
+
+/// What stands behind a failover.
+type Candidate<S> = Retry<Gate<Gate<DualClockTimeout<S>, RateLimit>, CircuitBreaker>>;
+
+/// All layers but the ladder.
+pub type Six<S> = Gate<Failover<Candidate<S>>, Bulkhead>;
 
 /// A sink that hears every fact.
 pub fn facts() -> Facts {
@@ -65,14 +73,8 @@ pub fn limit(key_by: KeyBy, a_minute: u32, mode: Mode) -> TokenAwareRateLimitLay
     TokenAwareRateLimitLayer::new(config).expect("it can work").facts(&facts())
 }
 
-/// Ladder, bulkhead by caller, failover of three, and in each retry, breaker, limiter and clocks.
-pub fn stack_of_seven<S, E>(
-    service: S,
-) -> impl Service<Request, Response: Stream<Item = Result<Event, Failure>> + Unpin, Error = Failure> + Clone + Send
-where
-    S: Service<Request, Response = Reply<E>, Error = Failure, Future: Send> + Clone + Send + Sync + 'static,
-    E: Stream<Item = Result<Event, Failure>> + Unpin + Send + 'static,
-{
+/// Bulkhead by caller, failover of three, and in each retry, breaker, limiter and clocks.
+pub fn stack_of_six<S: Clone>(service: S) -> Six<S> {
     let facts = facts();
     let candidate = || {
         let clocks = DualClockTimeoutLayer::default().facts(&facts).layer(service.clone());
@@ -80,6 +82,10 @@ where
         RetryLayer::default().facts(&facts).layer(breaker(KeyBy::Nothing).layer(limited))
     };
     let failover = FailoverLayer::new([candidate(), candidate()]).facts(&facts).layer(candidate());
-    let walled = wall(KeyBy::Caller, 1 << 20, 32).layer(failover);
-    DegradationLayer::default().facts(&facts).layer(walled)
+    wall(KeyBy::Caller, 1 << 20, 32).layer(failover)
+}
+
+/// The ladder above them.
+pub fn stack_of_seven<S: Clone>(service: S) -> Degrading<Six<S>> {
+    DegradationLayer::default().facts(&facts()).layer(stack_of_six(service))
 }
