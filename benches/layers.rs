@@ -15,6 +15,7 @@ use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
 use watertight::failure::Failure;
+use watertight::gate::{Admission, Admit, Gate};
 use watertight::key::{Caller, KeyBy};
 use watertight::layers::bulkhead::BulkheadConfig;
 use watertight::layers::circuit_breaker::{CircuitBreakerConfig, CircuitBreakerLayer};
@@ -99,6 +100,18 @@ impl Service<Request> for Whole {
     fn call(&mut self, request: Request) -> Self::Future {
         black_box(request);
         ready(Ok(Plain(())))
+    }
+}
+
+/// Admits every call.
+#[derive(Clone, Copy)]
+struct Open;
+
+impl<R> Admission<R> for Open {
+    type Permit = Nothing;
+
+    fn admit(&self, _: &R) -> Admit<Nothing> {
+        Admit::Granted(Nothing)
     }
 }
 
@@ -314,6 +327,12 @@ fn call_breaker_abandoned(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn whole_bare(bencher: Bencher<'_, '_>) {
     calls(bencher, Whole);
+}
+
+/// A gate whose permit is nothing.
+#[divan::bench]
+fn whole_gate(bencher: Bencher<'_, '_>) {
+    calls(bencher, Gate::new(Whole, Open));
 }
 
 #[divan::bench]

@@ -64,7 +64,7 @@ async fn says(layer: &DegradationLayer, request: Request, text: &str) {
 
 /// Asks a stack whose model is down.
 async fn down(layer: &DegradationLayer, request: Request) -> Result<(Completion, Vec<Event>), Failure> {
-    let events = futures_util::stream::empty();
+    let events = futures_util::stream::empty::<Result<Event, Failure>>();
     let model = service_fn(move |_| {
         let reply: Result<Reply<futures_util::stream::Empty<_>>, _> = Err(fail(Code::BudgetExhausted));
         let _ = &events;

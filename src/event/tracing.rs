@@ -1,5 +1,6 @@
 //! The default sink.
 
+use ::tracing::level_filters::LevelFilter;
 use ::tracing::{debug, info, warn};
 
 use super::{Fact, Sink};
@@ -11,6 +12,10 @@ pub struct Tracing;
 
 impl Sink for Tracing {
     fn emit(&self, fact: &Fact<'_>) {
+        // Two facts a layer and call: where nobody listens, they cost a look.
+        if LevelFilter::current() == LevelFilter::OFF {
+            return;
+        }
         let name = fact.name();
         match *fact {
             Fact::RetryPlanned { call, retry_id, provider, policy, failure, delay, attempt, of } => {

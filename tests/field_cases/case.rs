@@ -43,7 +43,7 @@ pub(crate) struct Config {
     #[serde(deserialize_with = "present")]
     pub(crate) idle_ms: Option<u64>,
     pub(crate) keepalive: String,
-    pub(crate) breaker: Option<Value>,
+    pub(crate) breaker: Option<Breaker>,
     pub(crate) bulkhead: Option<Value>,
     pub(crate) limiter: Option<Limiter>,
     pub(crate) cooldown_ms: Option<u64>,
@@ -60,6 +60,15 @@ pub(crate) struct Backoff {
     pub(crate) base_ms: u64,
     pub(crate) cap_ms: u64,
     pub(crate) jitter: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Breaker {
+    pub(crate) min_calls: u32,
+    pub(crate) failure_ratio: f64,
+    pub(crate) open_ms: u64,
+    pub(crate) half_open_max: u32,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

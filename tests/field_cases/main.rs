@@ -78,12 +78,9 @@ fn judge(case: &Case, loopback: bool) -> Verdict {
 fn needs(case: &Case) -> Option<&'static str> {
     let config = &case.config;
     let gated = |config: &case::Config| {
-        [
-            (config.breaker.is_some(), "needs the circuit breaker"),
-            (config.bulkhead.is_some(), "needs the bulkhead"),
-        ]
-        .into_iter()
-        .find_map(|(needed, why)| needed.then_some(why))
+        [(config.bulkhead.is_some(), "needs the bulkhead")]
+            .into_iter()
+            .find_map(|(needed, why)| needed.then_some(why))
     };
     if case.via.as_deref() == Some("gateway") {
         return Some("needs the gateway");

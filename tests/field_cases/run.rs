@@ -16,11 +16,14 @@ use watertight::chat::{
 };
 use watertight::event::{Fact, Facts};
 use watertight::failure::{BoxError, ConfigError, Failure};
+use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::failover::FailoverConfig;
 use watertight::layers::rate_limit::{Mode, RateLimitConfig};
 use watertight::layers::retry::{Jitter, RetryConfig};
 use watertight::layers::timeout::{Clocks, KeepAlive};
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, RetryLayer, TokenAwareRateLimitLayer};
+use watertight::layers::{
+    CircuitBreakerLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer, TokenAwareRateLimitLayer,
+};
 use watertight::protocol;
 use watertight::provider::{HttpClient, Profile, Provider};
 use watertight::testing::{Journal, Player, Script, Server};
@@ -210,7 +213,7 @@ where
     seen.partial = Some(assembler.partial());
 }
 
-/// The stack of the cases: failover around retry, limiter and clocks around a provider.
+/// The stack of the cases: failover around retry, breaker, limiter and clocks around a provider.
 fn stack<C, B>(
     case: &Case,
     clients: Vec<(C, String)>,
@@ -243,13 +246,13 @@ where
             Profile::new(name.as_str(), spoken, url).with_key(target.key.as_deref().unwrap_or("key"));
         profile.default_model = target.model;
         let provider = Provider::over(client, profile)?.facts(facts).wall(wall);
-        let (retry, clocks) = (RetryLayer::new(retry(config)?)?, clocks(config)?);
+        let (retry, breaker, clocks) = (RetryLayer::new(retry(config)?)?, breaker(config)?, clocks(config)?);
         let clocked = clocks.layer(provider);
         let limited = match limiter(config)? {
             Some(limits) => boxed(limits.layer(clocked)),
             None => boxed(clocked),
         };
-        candidates.push(retry.layer(limited));
+        candidates.push(retry.layer(breaker.layer(limited)));
     }
     let first = candidates.remove(0);
     let failover = FailoverLayer::new(candidates).named(config.providers.iter().map(String::as_str))?;
@@ -299,6 +302,32 @@ fn limiter(config: &Config) -> Result<Option<TokenAwareRateLimitLayer>, ConfigEr
         ..RateLimitConfig::from_headers()
     };
     TokenAwareRateLimitLayer::new(limits).map(Some)
+}
+
+/// The failure-rate rule alone. A case without a breaker has one that is switched off.
+pub(crate) fn breaker(config: &Config) -> Result<CircuitBreakerLayer, ConfigError> {
+    let Some(breaker) = config.breaker else {
+        let layer = CircuitBreakerLayer::default();
+        layer.handle().expect("the one circuit").disable();
+        return Ok(layer);
+    };
+    let rest = Duration::from_millis(breaker.open_ms);
+    let clocks =
+        Duration::from_millis(config.ttfb_ms.unwrap_or_default().max(config.idle_ms.unwrap_or_default()));
+    CircuitBreakerLayer::new(CircuitBreakerConfig {
+        failures: None,
+        ratio: Some(breaker.failure_ratio),
+        min_calls: breaker.min_calls,
+        rest,
+        max_rest: rest,
+        growth: 1.0,
+        jitter: 0.0,
+        probes: breaker.half_open_max,
+        successes: 1,
+        lease: rest.max(clocks),
+        ramp: None,
+        ..CircuitBreakerConfig::default()
+    })
 }
 
 pub(crate) fn clocks(config: &Config) -> Result<DualClockTimeoutLayer, ConfigError> {

@@ -115,6 +115,7 @@ fn config(row: &Value) -> Result<(), String> {
         let none = retry.retries == 0;
         RetryLayer::new(retry)?;
         run::clocks(&config)?;
+        run::breaker(&config)?;
         chain(&config)?;
         Ok(none)
     });

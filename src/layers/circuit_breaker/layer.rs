@@ -159,6 +159,19 @@ impl<R: Ask> Admission<R> for CircuitBreaker {
     }
 }
 
+/// What tests look at.
+#[cfg(test)]
+impl CircuitBreaker {
+    pub(super) const fn states(&self) -> &States {
+        &self.states
+    }
+
+    /// Of the calls without a key.
+    pub(super) fn generation(&self) -> u16 {
+        self.states.get("").map_or(0, |state| state.generation())
+    }
+}
+
 // === impl States ===
 
 impl States {

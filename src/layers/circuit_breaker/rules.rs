@@ -35,6 +35,12 @@ impl Rules {
         nanos(time::now().saturating_duration_since(self.epoch))
     }
 
+    /// Each key has a jitter of its own, the same in each run.
+    pub(super) fn seed(&self, key: &str) -> Option<u64> {
+        let mix = |seed: u64| key.bytes().fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
+        self.config.seed.map(mix)
+    }
+
     /// The bucket of now.
     pub(super) fn bucket(&self) -> u64 {
         self.nanos() / self.width
@@ -47,6 +53,8 @@ impl Rules {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// Up to 584 years.
+const fn nanos(duration: Duration) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    duration.as_secs().saturating_mul(SECOND).saturating_add(duration.subsec_nanos() as u64)
 }

@@ -1,6 +1,5 @@
 //! One circuit among calls: its word, its lock, and what is told of it.
 
-use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::time::{self, Instant};
 
 use super::circuit::Circuit;
 use super::handle::CircuitSnapshot;
+use super::name::shown;
 use super::probes::Ticket;
 use super::refusal::{Facing, Refusal};
 use super::rules::Rules;
@@ -44,7 +44,12 @@ struct Kept {
 
 impl State {
     pub(super) fn new(rules: &Arc<Rules>, key: Arc<str>) -> Self {
-        Self { word: Word::new(), kept: Mutex::new(None), key, rules: Arc::clone(rules) }
+        Self {
+            word: Word::new(!rules.config.learns()),
+            kept: Mutex::new(None),
+            key,
+            rules: Arc::clone(rules),
+        }
     }
 
     /// The generation a call passes in, if calls pass without asking.
@@ -161,23 +166,14 @@ impl State {
         snapshot
     }
 
-    /// The key as it shows: the layer's name, and the key where there is one.
+    /// The circuit's name, as it shows.
     pub(super) fn shown<T>(&self, tell: impl FnOnce(&str) -> T) -> T {
-        thread_local! {
-            /// Written anew for each fact, so that no call allocates it.
-            static SHOWN: Cell<String> = const { Cell::new(String::new()) };
-        }
-        if self.key.is_empty() {
-            return tell(&self.rules.name);
-        }
-        let mut text = SHOWN.take();
-        text.clear();
-        text.push_str(&self.rules.name);
-        text.push(':');
-        text.push_str(&self.key);
-        let told = tell(&text);
-        SHOWN.set(text);
-        told
+        shown(&self.rules.name, &self.key, tell)
+    }
+
+    #[cfg(test)]
+    pub(super) fn generation(&self) -> u16 {
+        self.word.told().generation
     }
 
     fn tell_change(&self, change: Option<Change>) {
@@ -212,7 +208,10 @@ impl State {
         let (count, bucket) = self.word.take(at.bucket);
         let generation = self.word.told().generation;
         let kept = slot.get_or_insert_with(|| {
-            Box::new(Kept { circuit: Circuit::new(generation, self.seed()), refusal: Refusal::default() })
+            Box::new(Kept {
+                circuit: Circuit::new(generation, rules.seed(&self.key)),
+                refusal: Refusal::default(),
+            })
         });
         kept.circuit.add_successes(bucket, count);
         let answer = ask(kept, rules, at);
@@ -226,12 +225,6 @@ impl State {
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<Kept>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Each key has a jitter of its own, the same in each run.
-    fn seed(&self) -> Option<u64> {
-        let mix = |seed: u64| self.key.bytes().fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
-        self.rules.config.seed.map(mix)
     }
 }
 

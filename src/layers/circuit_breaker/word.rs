@@ -50,8 +50,9 @@ pub(super) enum Counted {
 // === impl Word ===
 
 impl Word {
-    pub(super) fn new() -> Self {
-        let told = Told { generation: 0, passes: true, is_calm: true };
+    /// Of a circuit that nobody called.
+    pub(super) fn new(is_calm: bool) -> Self {
+        let told = Told { generation: 0, passes: true, is_calm };
         Self(AtomicU64::new(encode(told, 0, 0)))
     }
 
@@ -138,7 +139,7 @@ mod tests {
     /// Expected: only the first MUST be counted; the second MUST be known as old; the others MUST go to the circuit.
     #[test]
     fn only_what_is_true_of_the_word_is_counted() {
-        let word = Word::new();
+        let word = Word::new(true);
         word.put(CALM, 40, 0);
         assert_eq!(word.succeed(7, 40), Counted::Yes);
         assert_eq!(word.succeed(6, 40), Counted::Old);
@@ -152,7 +153,7 @@ mod tests {
     /// Expected: it MUST be told whole.
     #[test]
     fn the_bucket_is_told_whole() {
-        let (word, bucket) = (Word::new(), 5 * BUCKET + 17);
+        let (word, bucket) = (Word::new(true), 5 * BUCKET + 17);
         word.put(CALM, bucket, 3);
         assert_eq!(word.take(bucket + 9), (3, bucket));
     }
@@ -161,7 +162,7 @@ mod tests {
     /// Expected: the last MUST go to the circuit, and no other part of the word MUST change.
     #[test]
     fn a_full_count_runs_over_into_nothing() {
-        let word = Word::new();
+        let word = Word::new(true);
         word.put(CALM, 1, u32::try_from(COUNT).unwrap() - 1);
         assert_eq!(word.succeed(7, 1), Counted::Yes);
         assert_eq!(word.succeed(7, 1), Counted::No);
@@ -213,7 +214,7 @@ mod loom_tests {
 
     fn race(broken: bool) {
         loom::model(move || {
-            let circuit = Arc::new(Circuit { word: Word::new(), kept: Mutex::new(0) });
+            let circuit = Arc::new(Circuit { word: Word::new(true), kept: Mutex::new(0) });
             let calls: Vec<_> = (0..2)
                 .map(|_| {
                     let circuit = Arc::clone(&circuit);
