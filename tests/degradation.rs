@@ -270,7 +270,9 @@ fn of_tool(code: Code, name: &str) -> Failure {
 }
 
 /// Fails so, whoever it says it is.
-fn fails_of(failure: Failure) -> impl Service<Request, Response = BoxReply, Error = Failure, Future = Down> + Clone {
+fn fails_of(
+    failure: Failure,
+) -> impl Service<Request, Response = BoxReply, Error = Failure, Future = Down> + Clone {
     service_fn(move |_| std::future::ready(Err(failure.clone())))
 }
 
@@ -285,7 +287,8 @@ async fn an_optional_tool_is_left_out() {
         Role::Assistant,
         vec![watertight::chat::Content::ToolCall(ToolCall::new("1", "search", "{}")).into()],
     );
-    let erred = offered().message(called).message(Message::tool_results([ToolResult::text("1", "no").failed()]));
+    let erred =
+        offered().message(called).message(Message::tool_results([ToolResult::text("1", "no").failed()]));
     for (request, failure, shut, left) in [
         (offered(), of_tool(Code::Server, "search"), false, vec!["clock"]),
         (offered(), of_tool(Code::BulkheadFull, "search"), false, vec!["clock"]),
@@ -324,7 +327,8 @@ async fn what_is_required_is_not_left_out() {
             ..with_models(&["small"])
         };
         let layer = DegradationLayer::new(config).unwrap().fallback_model(model.clone()).unwrap();
-        let layer = layer.skip_tool(beside.clone()).unwrap().rung_after(Place::SkipTool, Next::answers("next"));
+        let layer =
+            layer.skip_tool(beside.clone()).unwrap().rung_after(Place::SkipTool, Next::answers("next"));
         let mut service = layer.layer(fails_of(failure));
         let request = request().tool(tool("search")).tool(tool("ledger"));
         assert_eq!(got(&mut service, request).await.pieces, "next");
@@ -555,7 +559,11 @@ async fn the_last_answer_is_words() {
         assert_eq!(answer.last.support_contact.as_deref(), Some("help@example.com"));
         assert_eq!(answer.last.cause().unwrap().code(), failure.code());
         let whole = got(&mut service, Request::new("model").user("hello")).await;
-        assert_eq!((whole.pieces.as_str(), whole.whole), ("", answer.whole), "no pieces where none were asked");
+        assert_eq!(
+            (whole.pieces.as_str(), whole.whole),
+            ("", answer.whole),
+            "no pieces where none were asked"
+        );
     }
 }
 

@@ -110,7 +110,8 @@ fn scripts() -> impl Strategy<Value = Script> {
         prop_oneof![all, Just(Code::Server)].prop_map(fail).prop_map(Act::Fail)
     };
     let head = prop_oneof![2 => Just(vec![]), 2 => codes().prop_map(|act| vec![act])];
-    let act = prop_oneof![Just(Act::Preamble), Just(Act::KeepAlive), Just(Act::Text("x")), Just(Act::Wait(9))];
+    let act =
+        prop_oneof![Just(Act::Preamble), Just(Act::KeepAlive), Just(Act::Text("x")), Just(Act::Wait(9))];
     let last = prop_oneof![codes(), Just(Act::End), Just(Act::Done)];
     (head, proptest::collection::vec(act, 0..4), last).prop_map(|(head, mut body, last)| {
         body.push(last);
@@ -121,7 +122,7 @@ fn scripts() -> impl Strategy<Value = Script> {
 /// How the first service's call ends, as it is scripted: the failure before any output, or after it, or none.
 enum Ends {
     Early(Code),
-    Midway(Code),
+    Midway,
     Well,
 }
 
@@ -137,7 +138,7 @@ fn ends(script: &Script) -> Ends {
             }
             _ => continue,
         };
-        return if output { Ends::Midway(code) } else { Ends::Early(code) };
+        return if output { Ends::Midway } else { Ends::Early(code) };
     }
     Ends::Well
 }
@@ -188,7 +189,11 @@ impl Parts<'_> {
 }
 
 /// Plays a call on a clock of its own, and holds what came of it to the laws.
-fn holds(rungs: &Rungs, script: &Script, stack: impl Fn(&Parts<'_>) -> BoxedStack) -> Result<(), TestCaseError> {
+fn holds(
+    rungs: &Rungs,
+    script: &Script,
+    stack: impl Fn(&Parts<'_>) -> BoxedStack,
+) -> Result<(), TestCaseError> {
     let clock =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     clock.block_on(async {
@@ -210,7 +215,7 @@ fn holds(rungs: &Rungs, script: &Script, stack: impl Fn(&Parts<'_>) -> BoxedStac
         prop_assert_eq!(log.open(), 0);
         // After output nothing is tried, but that what came may be the answer.
         let code = match ends(script) {
-            Ends::Well | Ends::Midway(_) => {
+            Ends::Well | Ends::Midway => {
                 prop_assert_eq!(&tried[..], &[] as &[&str], "only after a final failure, before output");
                 prop_assert!(!text.contains("rung"));
                 None
@@ -218,7 +223,8 @@ fn holds(rungs: &Rungs, script: &Script, stack: impl Fn(&Parts<'_>) -> BoxedStac
             Ends::Early(code) => Some(code),
         };
         let expected = code.map_or(vec![], |code| course(rungs, code));
-        let names: Vec<_> = expected.iter().filter(|(_, does)| *does != Does::Skips).map(|(name, _)| *name).collect();
+        let names: Vec<_> =
+            expected.iter().filter(|(_, does)| *does != Does::Skips).map(|(name, _)| *name).collect();
         prop_assert_eq!(&tried, &names, "each at most once, in order, and none stops the ladder");
         // Skips are told when the ladder is planned, so before the rest.
         let mut reports: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
@@ -297,13 +303,15 @@ fn a_ladder_that_breaks_a_law_is_rejected() {
     for rungs in [&rungs, &errs] {
         assert!(holds(rungs, &down, |parts| boxed(parts.layer().layer(parts.stage.clone()))).is_ok());
     }
-    let twice =
-        |parts: &Parts<'_>| boxed(parts.layer().layer(parts.layer().layer(parts.stage.clone())));
+    let twice = |parts: &Parts<'_>| boxed(parts.layer().layer(parts.layer().layer(parts.stage.clone())));
     assert!(holds(&errs, &down, twice).is_err(), "climbs twice");
-    let gloomy = |parts: &Parts<'_>| {
-        let fails = |_| Err::<BoxReply, _>(fail(Code::Server));
-        boxed(parts.layer().layer(parts.stage.clone().map_result(|reply: Result<_, Failure>| reply.and_then(fails))))
-    };
+    let gloomy =
+        |parts: &Parts<'_>| {
+            let fails = |_| Err::<BoxReply, _>(fail(Code::Server));
+            boxed(parts.layer().layer(
+                parts.stage.clone().map_result(move |reply: Result<_, Failure>| reply.and_then(fails)),
+            ))
+        };
     assert!(holds(&rungs, &Script::says("x"), gloomy).is_err(), "climbs without a failure");
     let silent = |parts: &Parts<'_>| {
         boxed(layer(parts.rungs, &parts.seen, &Facts::default(), 6).layer(parts.stage.clone()))
@@ -366,8 +374,10 @@ async fn a_breaker_never_learns_of_a_degraded_answer() {
     let fallback = Stage::new("b", &Log::default(), [Script::says("!")]);
     let config = DegradationConfig { fallback_models: vec!["small".into()], ..DegradationConfig::default() };
     let layer = DegradationLayer::new(config).unwrap().fallback_model(fallback).unwrap();
-    let mut ladder =
-        Gate::new(layer.layer(Gate::new(Stage::new("a", &with, scripts.clone()), under.clone())), over.clone());
+    let mut ladder = Gate::new(
+        layer.layer(Gate::new(Stage::new("a", &with, scripts.clone()), under.clone())),
+        over.clone(),
+    );
     let inner = Gate::new(Stage::new("a", &without, scripts.clone()), bare_under.clone());
     let mut bare = Gate::new(inner, bare_over.clone());
     let mut degraded = 0;

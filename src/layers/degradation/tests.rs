@@ -26,10 +26,7 @@ fn a_configuration_that_cannot_work_is_refused_by_name() {
         (DegradationConfig { max_partial: Some(0), ..config() }, "max_partial"),
         (DegradationConfig { fallback_models: names(&["a", "a"]), ..config() }, "fallback_models"),
         (DegradationConfig { optional_tools: names(&["a", ""]), ..config() }, "optional_tools"),
-        (
-            DegradationConfig { graceful: Some(words(Code::Server, " ")), ..config() },
-            "graceful.words.SERVER",
-        ),
+        (DegradationConfig { graceful: Some(words(Code::Server, " ")), ..config() }, "graceful.words.SERVER"),
         (
             DegradationConfig { graceful: Some(GracefulConfig::default().contact("")), ..config() },
             "graceful.support_contact",
@@ -51,9 +48,15 @@ fn a_configuration_that_cannot_work_is_refused_by_name() {
 /// Expected: MUST be refused with the name of the field.
 #[test]
 fn parts_without_names_are_refused() {
-    type Never = tower::util::BoxCloneSyncService<crate::chat::Request, crate::chat::BoxReply, crate::failure::Failure>;
+    type Never = tower::util::BoxCloneSyncService<
+        crate::chat::Request,
+        crate::chat::BoxReply,
+        crate::failure::Failure,
+    >;
     let service = || {
-        Never::new(tower::service_fn(|_| std::future::ready(Err(crate::failure::Failure::new(Code::Server, "")))))
+        Never::new(tower::service_fn(|_| {
+            std::future::ready(Err(crate::failure::Failure::new(Code::Server, "")))
+        }))
     };
     let field = |layer: Result<DegradationLayer, ConfigError>| layer.unwrap_err().field;
     assert_eq!(field(DegradationLayer::default().fallback_model(service())), "fallback_models");
@@ -68,7 +71,8 @@ fn parts_without_names_are_refused() {
 /// printed.
 #[test]
 fn a_configuration_is_read_as_it_is_written() {
-    let graceful = GracefulConfig { words: [(Code::NotFound, "no".to_owned())].into(), ..GracefulConfig::default() };
+    let graceful =
+        GracefulConfig { words: [(Code::NotFound, "no".to_owned())].into(), ..GracefulConfig::default() };
     let full = DegradationConfig {
         rung_timeout: Some(Duration::from_millis(1500)),
         fallback_models: names(&["small"]),
@@ -105,9 +109,12 @@ fn a_configuration_is_read_as_it_is_written() {
     }
     assert!(!toml.is_empty());
     assert!(serde_json::from_str::<DegradationConfig>(r#"{"depth":1}"#).is_err());
-    assert!(serde_json::from_str::<DegradationConfig>(r#"{"max_partial":null}"#).unwrap().max_partial.is_none());
+    assert!(
+        serde_json::from_str::<DegradationConfig>(r#"{"max_partial":null}"#).unwrap().max_partial.is_none()
+    );
 
-    let DegradationConfig { max_depth, rung_timeout, max_partial, quality, .. } = DegradationConfig::default();
+    let DegradationConfig { max_depth, rung_timeout, max_partial, quality, .. } =
+        DegradationConfig::default();
     assert_eq!((max_depth, rung_timeout, max_partial), (6, Some(Duration::from_secs(60)), Some(1024 * 1024)));
     let printed = QualityConfig {
         fallback_model: 0.85,

@@ -62,7 +62,10 @@ fn holds(mut line: Line, told: &DeferConfig, steps: &[Step]) -> Result<(), TestC
                 let end = if well { Ok(answer()) } else { Err(Failure::new(Code::Server, "")) };
                 let id = at_work.remove(at);
                 line.finish(&id, end, Duration::from_secs(1), now);
-                prop_assert!(matches!(line.status(&id, None, now), JobStatus::Done(_) | JobStatus::Failed(_)));
+                prop_assert!(matches!(
+                    line.status(&id, None, now),
+                    JobStatus::Done(_) | JobStatus::Failed(_)
+                ));
             }
             Step::Again(at, wait) if at < at_work.len() => {
                 if line.again(&at_work[at], wait.map(Duration::from_secs), now) {
