@@ -1,13 +1,13 @@
 //! Run: `cargo run --example degrade --features cache`
 //!
-//! You should see: a question asked again and again while more and more goes wrong, each time answered by the next rung
-//! of the ladder: another model, no tool, an earlier answer, a promise (and, later, the answer), half an answer, and at
-//! last words. Without the feature `cache` no answer is kept.
+//! You should see: one question while more and more goes wrong, each time answered by the next rung of the ladder:
+//! another model, no tool, an earlier answer (feature `cache`), a promise kept later, half an answer, and at last words.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, Layer, Service, ServiceExt};
 use watertight::chat::{Event, Protocol, Request, Tool};
@@ -40,16 +40,17 @@ const SCENES: [(&str, bool, bool, Option<&str>); 7] = [
 async fn main() -> Result<(), BoxError> {
     let queue = MemoryQueue::new(DeferConfig::default())?;
     let later = Script::new([says("At noon. Thank you for your patience.")]);
-    let mut worker = Some(tokio::spawn(queue.worker(provider("later", later)?)));
+    let mut workers = JoinSet::new();
+    workers.spawn(queue.worker(provider("later", later)?));
     let layer = layer(&queue)?;
     let mut service = layer.layer(provider("large", large())?);
     let mut tickets = Vec::new();
     for (at, (what, small, tides, more)) in SCENES.into_iter().enumerate() {
         SMALL_IS_WELL.store(small, Relaxed);
         TIDES_ARE_WELL.store(tides, Relaxed);
-        if let Some(worker) = worker.take_if(|_| at + 1 == SCENES.len()) {
+        if at + 1 == SCENES.len() {
             sleep(Duration::from_millis(300)).await;
-            worker.abort();
+            workers.shutdown().await;
         }
         println!("\n\x1b[1m{what}\x1b[0m");
         let tool = Tool::new("tides", "looks up the tide table", serde_json::json!({"type": "object"}));
@@ -137,13 +138,12 @@ fn timeline() -> Facts {
     let start = Instant::now();
     Facts::from_fn(move |fact| {
         let line = match fact {
-            Fact::Rung { rung: "partial_result", .. } => "\n".to_owned(),
-            Fact::Rung { rung, failure: Some(failure), .. } => format!("{rung} cannot help: {failure}\n"),
-            Fact::Rung { rung, .. } => format!("{rung} answers\n"),
-            Fact::Degraded { failure, .. } => format!("since {failure}\n"),
-            other => other.name().to_owned() + "\n",
+            Fact::Rung { rung: "partial_result", .. } => return println!(),
+            Fact::Rung { rung, failure: Some(failure), .. } => format!("{rung} cannot help: {failure}"),
+            Fact::Rung { rung, .. } => format!("{rung} answers"),
+            Fact::Degraded { failure, .. } => format!("since {failure}"),
+            other => other.name().to_owned(),
         };
-        let time = format!("{:7.2}s  ", start.elapsed().as_secs_f64());
-        print!("\x1b[2m{}{line}\x1b[0m", if line == "\n" { "" } else { time.as_str() });
+        println!("\x1b[2m{:7.2}s  {line}\x1b[0m", start.elapsed().as_secs_f64());
     })
 }

@@ -108,7 +108,16 @@ fn a_configuration_is_read_as_it_is_written() {
         assert!(toml::from_str::<DegradationConfig>("graceful = true").is_err());
     }
     assert!(!toml.is_empty());
-    assert!(serde_json::from_str::<DegradationConfig>(r#"{"depth":1}"#).is_err());
+    for (text, says) in [
+        (r#"{"depth":1}"#, "unknown field `depth`"),
+        (r#"{"graceful":{"contact":"x"}}"#, "unknown field `contact`"),
+        (r#"{"rung_timeout":"soon"}"#, "expected a duration"),
+        (r#"{"max_partial":-1}"#, "-1 is below zero"),
+        (r#"{"graceful":true}"#, "give a value, or `false`"),
+    ] {
+        let error = serde_json::from_str::<DegradationConfig>(text).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
     assert!(
         serde_json::from_str::<DegradationConfig>(r#"{"max_partial":null}"#).unwrap().max_partial.is_none()
     );
