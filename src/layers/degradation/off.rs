@@ -2,24 +2,22 @@
 //!
 //! Off is `None`. Where a value is there by default it cannot be left out to be off, and TOML has no null.
 
-use std::time::Duration;
+use std::fmt;
+use std::marker::PhantomData;
 
+use serde::de::value::{MapAccessDeserializer, StrDeserializer, U64Deserializer};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Switch<T> {
-    Off(Off),
-    On(T),
-    Null(()),
-}
-
-/// `false`, and nothing else.
-struct Off;
+/// Reads a value or `false`. What is wrong inside the value is told as it would be without the switch.
+struct Switch<T>(PhantomData<T>);
 
 #[expect(clippy::ref_option, reason = "the signature that serde asks")]
 pub(super) fn serialize<T: Serialize, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
-    value.as_ref().map_or(Switch::Off(Off), Switch::On).serialize(to)
+    match value {
+        Some(value) => value.serialize(to),
+        None => to.serialize_bool(false),
+    }
 }
 
 pub(super) fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
@@ -27,17 +25,15 @@ where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
 {
-    Ok(match Switch::deserialize(from)? {
-        Switch::On(value) => Some(value),
-        Switch::Off(Off) | Switch::Null(()) => None,
-    })
+    from.deserialize_any(Switch(PhantomData))
 }
 
 /// The same for durations as people write them.
 pub(super) mod time {
-    use humantime_serde::Serde;
+    use std::time::Duration;
 
-    use super::{Deserializer, Duration, Serializer};
+    use humantime_serde::Serde;
+    use serde::{Deserializer, Serializer};
 
     #[expect(clippy::ref_option, reason = "the signature that serde asks")]
     pub(in super::super) fn serialize<S: Serializer>(
@@ -54,19 +50,37 @@ pub(super) mod time {
     }
 }
 
-// === impl Off ===
+// === impl Switch ===
 
-impl Serialize for Off {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_bool(false)
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Switch<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value, or `false` to switch it off")
     }
-}
 
-impl<'de> Deserialize<'de> for Off {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        if bool::deserialize(from)? {
-            return Err(serde::de::Error::custom("`true` says nothing here: give a value, or `false`"));
-        }
-        Ok(Self)
+    fn visit_bool<E: Error>(self, on: bool) -> Result<Self::Value, E> {
+        if on { Err(E::custom("`true` says nothing here: give a value, or `false`")) } else { Ok(None) }
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
+        T::deserialize(U64Deserializer::new(value)).map(Some)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        let value = u64::try_from(value).map_err(|_| E::custom(format!("{value} is below zero")))?;
+        self.visit_u64(value)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
+        T::deserialize(StrDeserializer::new(value)).map(Some)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Some)
     }
 }
