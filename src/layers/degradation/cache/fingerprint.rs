@@ -18,7 +18,8 @@ struct Ink(Sha256);
 /// The hash of a request in the scope of a caller.
 pub(super) fn fingerprint(request: &Request, scope: &str) -> [u8; 32] {
     // Each field is named here, so that a new one is thought of. How an answer comes shapes nothing of it.
-    let Parts { model, messages, tools, options, extra, stream: _, protocol: _, extensions: _ } = &**request;
+    let Parts { model, messages, tools, options, extra, stream: _, protocol: _, extensions: _, estimate: _ } =
+        &**request;
     let mut ink = Ink(Sha256::new());
     ink.text("scope", scope);
     ink.text("model", family(model));
