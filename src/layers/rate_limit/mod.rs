@@ -2,11 +2,13 @@
 
 mod adaptive;
 mod config;
+mod experience;
 mod layer;
 mod learn;
 mod line;
 mod profile;
 mod reservation;
+mod slots;
 mod snapshot;
 mod state;
 mod waiting;
