@@ -3,6 +3,7 @@
 //! Run: `cargo bench --bench layers`. All rows are of one run: read their differences to `bare`, and the
 //! allocations, which are exact. A call is a request cloned from a template, answered with a reply, and dropped.
 
+use std::cell::RefCell;
 use std::future::{Future, Ready, ready};
 use std::hint::black_box;
 use std::pin::{Pin, pin};
@@ -13,8 +14,13 @@ use divan::counter::ItemsCount;
 use futures_util::Stream;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
+use watertight::event::Facts;
 use watertight::failure::Failure;
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::gate::Gate;
+use watertight::layers::rate_limit::{Mode, RateLimit, RateLimitConfig};
+use watertight::layers::{
+    DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer, TokenAwareRateLimitLayer,
+};
 
 #[global_allocator]
 static ALLOCATIONS: divan::AllocProfiler = divan::AllocProfiler::system();
@@ -112,6 +118,12 @@ fn clocked(reply: Reply<Chunks>) -> impl Stream<Item = Result<Event, Failure>> +
 /// Answers with what it was given.
 struct Once<T>(Option<T>);
 
+impl<T> Clone for Once<T> {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
+}
+
 impl<T> Service<Request> for Once<T> {
     type Response = T;
     type Error = Failure;
@@ -165,6 +177,54 @@ fn call_reset(bencher: Bencher<'_, '_>) {
     calls(bencher, ResetLayer::default().layer(Always));
 }
 
+fn limits(tokens: u32) -> TokenAwareRateLimitLayer {
+    let config = RateLimitConfig {
+        requests_per_minute: Some(u32::MAX),
+        tokens_per_minute: Some(tokens),
+        mode: Mode::Reject,
+        ..RateLimitConfig::from_headers()
+    };
+    TokenAwareRateLimitLayer::new(config).expect("it can work").facts(&Facts::from_fn(|_| {}))
+}
+
+/// Two dimensions: reserved, one clock read, and settled when the reply is dropped.
+#[divan::bench]
+fn call_rate_limit(bencher: Bencher<'_, '_>) {
+    calls(bencher, limits(u32::MAX).layer(Always));
+}
+
+/// The same quota asked by many threads; each has a service and a request of its own.
+#[divan::bench(threads = [1, 2])]
+fn call_rate_limit_shared(bencher: Bencher<'_, '_>) {
+    thread_local! {
+        static OWN: RefCell<Option<(Gate<Always, RateLimit>, Request)>> = const { RefCell::new(None) };
+    }
+    let service = limits(u32::MAX).layer(Always);
+    bencher.bench(|| {
+        OWN.with_borrow_mut(|own| {
+            let request = || Request::new("model").user("hello").streaming();
+            let (service, request) = own.get_or_insert_with(|| (service.clone(), request()));
+            let call = pin!(service.call(request.clone()));
+            assert!(black_box(call.poll(&mut Context::from_waker(Waker::noop()))).is_ready());
+        });
+    });
+}
+
+/// A refusal by a quota that is spent: the failure is one allocation, and its words another.
+#[divan::bench]
+fn refuse_rate_limit(bencher: Bencher<'_, '_>) {
+    let layer = limits(60);
+    let mut cx = Context::from_waker(Waker::noop());
+    let request = Request::new("model").user("hello").max_output_tokens(40).streaming();
+    let mut service = layer.layer(Always);
+    let held = pin!(service.call(request.clone())).poll(&mut cx);
+    bencher.bench_local(|| {
+        let call = pin!(service.call(request.clone()));
+        assert!(matches!(black_box(call.poll(&mut cx)), Poll::Ready(Err(_))));
+    });
+    drop(held);
+}
+
 #[divan::bench]
 fn call_stack_committed(bencher: Bencher<'_, '_>) {
     let candidate = || RetryLayer::default().layer(DualClockTimeoutLayer::default().layer(Always));
@@ -179,6 +239,18 @@ fn chunk_bare(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn chunk_observed(bencher: Bencher<'_, '_>) {
     drain(bencher, |reply| reply.follow(Watch::new(Nothing)));
+}
+
+#[divan::bench]
+fn chunk_rate_limit(bencher: Bencher<'_, '_>) {
+    drain(bencher, |reply| {
+        let mut service = limits(u32::MAX).layer(Once(Some(reply)));
+        let call = pin!(service.call(Request::new("model").streaming()));
+        match call.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(reply)) => reply,
+            _ => unreachable!("it answers at once"),
+        }
+    });
 }
 
 #[divan::bench]
