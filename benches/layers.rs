@@ -3,6 +3,7 @@
 //! Run: `cargo bench --bench layers`. All rows are of one run: read their differences to `bare`, and the
 //! allocations, which are exact. A call is a request cloned from a template, answered with a reply, and dropped.
 
+use std::cell::RefCell;
 use std::future::{Future, Ready, ready};
 use std::hint::black_box;
 use std::pin::{Pin, pin};
@@ -14,14 +15,17 @@ use futures_util::Stream;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
+use watertight::event::Facts;
 use watertight::failure::Failure;
 use watertight::gate::{Admission, Admit, Gate};
 use watertight::key::{Caller, KeyBy};
 use watertight::layers::bulkhead::BulkheadConfig;
 use watertight::layers::circuit_breaker::{CircuitBreakerConfig, CircuitBreakerLayer};
 use watertight::layers::degradation::DegradationConfig;
+use watertight::layers::rate_limit::{Mode, RateLimit, RateLimitConfig};
 use watertight::layers::{
     BulkheadLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer,
+    TokenAwareRateLimitLayer,
 };
 use watertight::observe::Plain;
 
@@ -189,6 +193,12 @@ fn degrading(
 
 /// Answers with what it was given.
 struct Once<T>(Option<T>);
+
+impl<T> Clone for Once<T> {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
+}
 
 impl<T> Service<Request> for Once<T> {
     type Response = T;
@@ -422,6 +432,54 @@ fn call_reset(bencher: Bencher<'_, '_>) {
     calls(bencher, ResetLayer::default().layer(Always));
 }
 
+fn limits(tokens: u32) -> TokenAwareRateLimitLayer {
+    let config = RateLimitConfig {
+        requests_per_minute: Some(u32::MAX),
+        tokens_per_minute: Some(tokens),
+        mode: Mode::Reject,
+        ..RateLimitConfig::from_headers()
+    };
+    TokenAwareRateLimitLayer::new(config).expect("it can work").facts(&Facts::from_fn(|_| {}))
+}
+
+/// Two dimensions: reserved, one clock read, and settled when the reply is dropped.
+#[divan::bench]
+fn call_rate_limit(bencher: Bencher<'_, '_>) {
+    calls(bencher, limits(u32::MAX).layer(Always));
+}
+
+/// The same quota asked by many threads; each has a service and a request of its own.
+#[divan::bench(threads = [1, 2])]
+fn call_rate_limit_shared(bencher: Bencher<'_, '_>) {
+    thread_local! {
+        static OWN: RefCell<Option<(Gate<Always, RateLimit>, Request)>> = const { RefCell::new(None) };
+    }
+    let service = limits(u32::MAX).layer(Always);
+    bencher.bench(|| {
+        OWN.with_borrow_mut(|own| {
+            let request = || Request::new("model").user("hello").streaming();
+            let (service, request) = own.get_or_insert_with(|| (service.clone(), request()));
+            let call = pin!(service.call(request.clone()));
+            assert!(black_box(call.poll(&mut Context::from_waker(Waker::noop()))).is_ready());
+        });
+    });
+}
+
+/// A refusal by a quota that is spent: the failure is one allocation, and its words another.
+#[divan::bench]
+fn refuse_rate_limit(bencher: Bencher<'_, '_>) {
+    let layer = limits(60);
+    let mut cx = Context::from_waker(Waker::noop());
+    let request = Request::new("model").user("hello").max_output_tokens(40).streaming();
+    let mut service = layer.layer(Always);
+    let held = pin!(service.call(request.clone())).poll(&mut cx);
+    bencher.bench_local(|| {
+        let call = pin!(service.call(request.clone()));
+        assert!(matches!(black_box(call.poll(&mut cx)), Poll::Ready(Err(_))));
+    });
+    drop(held);
+}
+
 #[divan::bench]
 fn call_stack_committed(bencher: Bencher<'_, '_>) {
     let candidate = || RetryLayer::default().layer(DualClockTimeoutLayer::default().layer(Always));
@@ -448,6 +506,18 @@ fn chunk_degradation(bencher: Bencher<'_, '_>) {
 fn chunk_degradation_without_partial(bencher: Bencher<'_, '_>) {
     let config = || DegradationConfig { max_partial: None, ..DegradationConfig::default() };
     drain(bencher, |reply| degrading(reply, config()));
+}
+
+#[divan::bench]
+fn chunk_rate_limit(bencher: Bencher<'_, '_>) {
+    drain(bencher, |reply| {
+        let mut service = limits(u32::MAX).layer(Once(Some(reply)));
+        let call = pin!(service.call(Request::new("model").streaming()));
+        match call.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(reply)) => reply,
+            _ => unreachable!("it answers at once"),
+        }
+    });
 }
 
 #[divan::bench]
