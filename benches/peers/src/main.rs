@@ -20,16 +20,17 @@ use watertight::layers::{DegradationLayer, DualClockTimeoutLayer, FailoverLayer,
 use watertight::observe::Plain;
 use work::{Answer, Chat, Down, Http, Stuck, Value, answers, calls, makes, reads, refusals};
 
+/// What the columns are. The ratios are of ours to theirs: of the whole, of what is above the bare service, and of the
+/// whole with two threads.
+const HEAD: &str = "                                                   ns allocs 2 threads        whole  above bare 2 threads";
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let handle = runtime.handle().clone();
     let _entered = handle.enter();
     // Timers must run for those peers that wait by one when two threads meet.
     std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
-    println!(
-        "{:44} {:>8} {:>6} {:>9} {:>12} {:>12}",
-        "", "ns", "allocs", "2 threads", "ours/theirs", "2 threads"
-    );
+    println!("{HEAD}");
     timeouts();
     bulkheads();
     breakers();
@@ -38,6 +39,7 @@ fn main() {
     failovers();
     ladders();
     stacks();
+    growing();
     chunks();
     keyed();
 }
@@ -51,8 +53,9 @@ fn table(title: &str, shared: bool, contenders: &[Contender]) {
         let two = cost.shared_ns.map_or_else(|| "–".to_owned(), |ns| format!("{ns:.1}"));
         print!("  {:42} {:8.1} {:6.2} {two:>9}", contender.name, cost.ns, cost.allocs);
         if at > 1 && !contender.name.starts_with("ours") {
-            let above = (ours.ns - costs[0].ns) / (cost.ns - costs[0].ns);
-            print!(" {:12.2} {above:10.2}", ours.ns / cost.ns);
+            let beneath = if contender.direct { 0.0 } else { costs[0].ns };
+            let above = (ours.ns - costs[0].ns) / (cost.ns - beneath);
+            print!(" {:12.2} {above:11.2}", ours.ns / cost.ns);
             if let (Some(ours), Some(theirs)) = (ours.shared_ns, cost.shared_ns) {
                 print!(" {:9.2}", ours / theirs);
             }
@@ -207,6 +210,17 @@ fn stacks() {
             }),
         ],
     );
+}
+
+/// The stack of seven as it grows: what each layer costs where it stands, and how large its call and its answer are.
+fn growing() {
+    let steps = ours::steps(Answer);
+    println!("\nbytes of a call, and of its answer, as the stack grows");
+    for (name, call, answer, _) in &steps {
+        println!("  {name:42} {call:8} {answer:6}");
+    }
+    let contenders: Vec<_> = steps.into_iter().map(|(.., contender)| contender).collect();
+    table("the stack as it grows, over a reply read to its end", false, &contenders);
 }
 
 /// A unit is one event of a stream that has no end.

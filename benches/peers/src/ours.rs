@@ -3,8 +3,11 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tower::Layer;
+use futures_core::Stream;
+use tower::{Layer, Service};
+use watertight::chat::{Event, Reply, Request};
 use watertight::event::Facts;
+use watertight::failure::Failure;
 use watertight::gate::Gate;
 use watertight::key::KeyBy;
 use watertight::layers::bulkhead::{Bulkhead, BulkheadConfig};
@@ -20,6 +23,8 @@ use watertight::layers::{
 };
 
 use crate::keys::MANY;
+use crate::measure::Contender;
+use crate::work::answers;
 
 /// No key is given up for another while it is measured.
 const MAX_KEYS: usize = 2 * MANY;
@@ -31,6 +36,9 @@ type Candidate<S> = Retry<Gate<Gate<DualClockTimeout<S>, RateLimit>, CircuitBrea
 
 /// All layers but the ladder.
 pub type Six<S> = Gate<Failover<Candidate<S>>, Bulkhead>;
+
+/// A stack: its name, the bytes of a call and of its answer, and how to measure it.
+pub type Step = (&'static str, usize, usize, Contender);
 
 /// A sink that hears every fact.
 pub fn facts() -> Facts {
@@ -88,4 +96,40 @@ pub fn stack_of_six<S: Clone>(service: S) -> Six<S> {
 /// The ladder above them.
 pub fn stack_of_seven<S: Clone>(service: S) -> Degrading<Six<S>> {
     DegradationLayer::default().facts(&facts()).layer(stack_of_six(service))
+}
+
+/// The stack of seven, layer by layer: the bytes of a call and of its answer, and how to measure it.
+pub fn steps<S, E>(service: S) -> Vec<Step>
+where
+    S: Service<Request, Response = Reply<E>, Error = Failure> + Clone + Send + Sync + 'static,
+    E: Stream<Item = Result<Event, Failure>> + Unpin + Send + 'static,
+{
+    let facts = facts();
+    let clocks = DualClockTimeoutLayer::default().facts(&facts).layer(service.clone());
+    let limited = limit(KeyBy::Nothing, u32::MAX, Mode::Wait).layer(clocks.clone());
+    let broken = breaker(KeyBy::Nothing).layer(limited.clone());
+    let retried = RetryLayer::default().facts(&facts).layer(broken.clone());
+    let others = [retried.clone(), retried.clone()];
+    let failing = FailoverLayer::new(others).facts(&facts).layer(retried.clone());
+    let walled = wall(KeyBy::Caller, 1 << 20, 32).layer(failing.clone());
+    let all = DegradationLayer::default().facts(&facts).layer(walled.clone());
+    vec![
+        step("bare", service),
+        step("ours: clocks", clocks),
+        step("ours: and limiter", limited),
+        step("ours: and breaker", broken),
+        step("ours: and retry", retried),
+        step("ours: and failover", failing),
+        step("ours: and bulkhead by caller", walled),
+        step("ours: and ladder", all),
+    ]
+}
+
+fn step<S, T>(name: &'static str, service: S) -> Step
+where
+    S: Service<Request, Response = T> + Clone + Send + 'static,
+    T: Stream<Item = Result<Event, Failure>> + Unpin,
+{
+    let contender = answers(name, move || service.clone());
+    (name, size_of::<S::Future>(), size_of::<T>(), contender)
 }

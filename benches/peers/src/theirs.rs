@@ -195,7 +195,7 @@ pub fn plenty() -> usize {
 /// Closed, and called directly, with nothing around it.
 pub fn failsafe(name: &'static str) -> Contender {
     let breaker = failsafe::Config::new().build();
-    Contender::new(name, move || {
+    Contender::direct(name, move || {
         let breaker = breaker.clone();
         move |calls| {
             for call in 0..calls {
@@ -208,7 +208,7 @@ pub fn failsafe(name: &'static str) -> Contender {
 /// Closed, and called directly, with nothing around it.
 pub fn recloser(name: &'static str) -> Contender {
     let breaker = Arc::new(recloser::Recloser::custom().build());
-    Contender::new(name, move || {
+    Contender::direct(name, move || {
         let breaker = Arc::clone(&breaker);
         move |calls| {
             for call in 0..calls {
@@ -224,7 +224,7 @@ pub fn open_failsafe(name: &'static str) -> Contender {
     let policy = failsafe::failure_policy::consecutive_failures(1, rest);
     let breaker = failsafe::Config::new().failure_policy(policy).build();
     assert!(breaker.call(|| Err::<(), _>(())).is_err());
-    Contender::new(name, move || {
+    Contender::direct(name, move || {
         let breaker = breaker.clone();
         move |calls| {
             for call in 0..calls {
@@ -241,7 +241,7 @@ pub fn open_recloser(name: &'static str) -> Contender {
     for _ in 0..10 {
         assert!(breaker.call(|| Err::<(), _>(())).is_err());
     }
-    Contender::new(name, move || {
+    Contender::direct(name, move || {
         let breaker = Arc::clone(&breaker);
         move |calls| {
             for call in 0..calls {
@@ -257,7 +257,7 @@ pub fn governor(name: &'static str, passes: bool) -> Contender {
     let quota = if passes { Quota::per_second(each) } else { Quota::per_hour(one) };
     let limiter = Arc::new(RateLimiter::direct(quota));
     _ = limiter.check();
-    Contender::new(name, move || {
+    Contender::direct(name, move || {
         let limiter = Arc::clone(&limiter);
         move |checks| {
             for _ in 0..checks {
