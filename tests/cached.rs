@@ -16,8 +16,8 @@ use support::{fail, request};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 use watertight::chat::{
-    Completion, Content, Degradation, Event, Head, Level, Message, Part, Reply, Request, Role, Stop,
-    ToolCall, Usage,
+    BoxReply, Completion, Content, Degradation, Event, Head, Level, Message, Part, Reply, Request, Role,
+    Stop, ToolCall, Usage,
 };
 use watertight::failure::{Code, Failure};
 use watertight::key::Caller;
@@ -64,12 +64,7 @@ async fn says(layer: &DegradationLayer, request: Request, text: &str) {
 
 /// Asks a stack whose model is down.
 async fn down(layer: &DegradationLayer, request: Request) -> Result<(Completion, Vec<Event>), Failure> {
-    let events = futures_util::stream::empty();
-    let model = service_fn(move |_| {
-        let reply: Result<Reply<futures_util::stream::Empty<_>>, _> = Err(fail(Code::BudgetExhausted));
-        let _ = &events;
-        std::future::ready(reply)
-    });
+    let model = service_fn(|_| std::future::ready(Err::<BoxReply, _>(fail(Code::BudgetExhausted))));
     let reply = layer.layer(model).oneshot(request).await?;
     let events: Vec<Event> = reply.map(Result::unwrap).collect().await;
     match events.last() {

@@ -7,7 +7,6 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use support::{Act, Log, Script, Stage, fail, request};
@@ -253,15 +252,15 @@ async fn workers_share_the_line() {
 async fn tickets_cannot_be_guessed() {
     let queue = queue(DeferConfig::default());
     let _worker = queue.worker(takes(0, &Log::default()));
-    let ids = Arc::new(Mutex::new(std::collections::HashSet::new()));
+    let mut ids = std::collections::HashSet::new();
     for _ in 0..100 {
         let id = put(&queue, request()).await.id;
         assert_eq!(id.len(), "job-".len() + 32);
-        assert!(ids.lock().unwrap().insert(id));
+        assert!(ids.insert(id));
     }
     let other = MemoryQueue::new(DeferConfig::default()).unwrap();
     let _worker = other.worker(takes(0, &Log::default()));
-    assert!(!ids.lock().unwrap().contains(&put(&other, request()).await.id));
+    assert!(!ids.contains(&put(&other, request()).await.id));
 }
 
 /// Scenario: configurations that cannot work, and one as a file writes it.

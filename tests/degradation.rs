@@ -21,10 +21,11 @@ use watertight::chat::{
     ToolCall, ToolResult,
 };
 use watertight::failure::{Clock, Code, Failure};
-use watertight::layers::DegradationLayer;
 use watertight::layers::degradation::{
     Answer, Answering, Callable, Case, Consider, DegradationConfig, GracefulConfig, Needs, Place, Rung,
 };
+use watertight::layers::retry::{Jitter, RetryConfig};
+use watertight::layers::{DegradationLayer, FailoverLayer, RetryLayer};
 
 /// A layer with no rung but those that the test puts there.
 fn bare() -> DegradationConfig {
@@ -472,6 +473,38 @@ async fn a_rung_that_hangs_is_left() {
     let answer = got(&mut layer().layer(fails(Code::Server)), hurried).await;
     assert_eq!((answer.pieces.as_str(), begun.elapsed()), ("kept", Duration::from_secs(5)));
     assert_eq!(chain(&answer.last)[2], ("model", None, Some(Code::Deadline)));
+}
+
+/// Scenario: a rung that asks no model hangs, and the call's deadline comes; the words stand behind it.
+/// Expected: MUST be left a second after the deadline, not when its own minute is over.
+#[tokio::test(start_paused = true)]
+async fn no_rung_outlives_the_deadline_by_much() {
+    let layer = DegradationLayer::default().rung_after(Place::CachedAnswer, Next::new("hangs", Does::Hang));
+    let down = Script::head([Act::Wait(4_500), Act::Fail(fail(Code::Server))]);
+    let begun = Instant::now();
+    let mut service = layer.layer(Stage::new("a", &Log::default(), [down]));
+    let answer = got(&mut service, request().within(Duration::from_secs(5))).await;
+    assert_eq!((answer.last.level, begun.elapsed()), (Level::Failed, Duration::from_millis(5_500)));
+}
+
+/// Scenario: the usual order: the ladder around a failover of two that retry, and all is down.
+/// Expected: the ladder MUST be climbed once, after the last attempt; the head MUST tell of each of them.
+#[tokio::test(start_paused = true)]
+async fn the_ladder_comes_after_all_retries_and_candidates() {
+    let log = Log::default();
+    let retry = RetryConfig { retries: 1, jitter: Jitter::None, ..RetryConfig::default() };
+    let candidate = |name| {
+        RetryLayer::new(retry.clone()).unwrap().layer(Stage::new(name, &log, [Script::fails(Code::Server)]))
+    };
+    let failover = FailoverLayer::new([candidate("b")]).layer(candidate("a"));
+    let (facts, told) = facts();
+    let mut service = DegradationLayer::default().facts(&facts).layer(failover);
+    let reply = service.ready().await.unwrap().call(request()).await.unwrap();
+    assert_eq!(log.calls(), ["a", "a", "b", "b"]);
+    assert_eq!(*told.lock().unwrap(), ["rung", "degraded"]);
+    let codes: Vec<_> = reply.head().attempts.iter().map(|attempt| attempt.code).collect();
+    assert_eq!(codes, [Code::Server, Code::Server, Code::Server, Code::Server, Code::AllFailed]);
+    assert_eq!(reply.head().degradation().cause().unwrap().code(), Code::AllFailed);
 }
 
 /// Scenario: a stream breaks after output: of the service, and of the fallback model; with text, and without.

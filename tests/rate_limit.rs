@@ -626,27 +626,43 @@ fn callers() -> impl Strategy<Value = Vec<Guest>> {
     proptest::collection::vec(caller, 1..40)
 }
 
-/// Runs callers against a limit of sixty a minute on a clock of its own. Gives the order they came in and the order
-/// they were granted in, by their numbers, and what the limit shows in the end.
-fn run(callers: &[Guest], config: RateLimitConfig) -> (Vec<usize>, Vec<usize>, KeySnapshot, u64) {
+/// What came of a run of callers, by their numbers.
+#[derive(Debug, Default)]
+struct Ran {
+    /// In the order they came.
+    order: Vec<usize>,
+    /// In the order they were granted.
+    granted: Vec<usize>,
+    /// Who waited, and was refused all the same.
+    vainly: Vec<usize>,
+}
+
+/// Runs callers against a limit on a clock of its own. Gives what came of them, what the limit shows in the end, and
+/// what is in its bucket ten minutes later.
+fn run(callers: &[Guest], config: RateLimitConfig) -> (Ran, KeySnapshot, u64) {
     let clock =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     clock.block_on(async {
         let layer = layer(config);
-        let granted = Arc::new(Mutex::new(Vec::new()));
+        let ran = Mutex::new(Ran::default());
         let mut order: Vec<usize> = (0..callers.len()).collect();
         order.sort_by_key(|n| callers[*n].at);
         let tasks = order.iter().map(|n| {
-            let (caller, n, granted, layer) = (callers[*n], *n, Arc::clone(&granted), layer.clone());
+            let (caller, n, ran, layer) = (callers[*n], *n, &ran, layer.clone());
             let model = Model::using(usage(caller.cost * caller.used / 100, 0));
             async move {
                 sleep(Duration::from_millis(caller.at)).await;
-                let service = layer.layer(model);
+                let (service, came) = (layer.layer(model), Instant::now());
                 let whole = async {
-                    let reply = service.oneshot(call(caller.cost)).await?;
-                    granted.lock().unwrap().push(n);
+                    let Ok(reply) = service.oneshot(call(caller.cost)).await else {
+                        if came.elapsed() > Duration::ZERO {
+                            ran.lock().unwrap().vainly.push(n);
+                        }
+                        return;
+                    };
+                    ran.lock().unwrap().granted.push(n);
                     sleep(Duration::from_millis(caller.cost * 20)).await;
-                    read(reply).await.1
+                    let _ = read(reply).await;
                 };
                 let leaves = caller.leaves.map_or(secs(1_000), Duration::from_millis);
                 let _ = tokio::time::timeout(leaves, whole).await;
@@ -656,9 +672,13 @@ fn run(callers: &[Guest], config: RateLimitConfig) -> (Vec<usize>, Vec<usize>, K
         let key = only(&layer);
         advance(secs(600)).await;
         let left = tokens(&layer);
-        let granted = granted.lock().unwrap().clone();
-        (order, granted, key, left)
+        (Ran { order, ..ran.into_inner().unwrap() }, key, left)
     })
+}
+
+/// The law of the line: grants follow arrivals.
+fn follows_arrivals(ran: &Ran) -> bool {
+    ran.order.iter().filter(|n| ran.granted.contains(n)).eq(&ran.granted)
 }
 
 proptest! {
@@ -669,11 +689,19 @@ proptest! {
     /// and the bucket MUST be full again.
     #[test]
     fn grants_follow_arrivals_and_nothing_leaks(callers in callers()) {
-        let (order, granted, key, left) = run(&callers, limits(SIXTY));
-        let expected: Vec<_> = order.into_iter().filter(|n| granted.contains(n)).collect();
-        prop_assert_eq!(&granted, &expected);
+        let (ran, key, left) = run(&callers, limits(SIXTY));
+        prop_assert!(follows_arrivals(&ran), "{ran:?}");
         prop_assert_eq!((key.in_flight, key.waiting), (0, 0));
         prop_assert_eq!(left, 60);
+    }
+
+    /// Scenario: the same, but nobody uses more than was said, so that no promise is broken by a debt.
+    /// Expected: whoever is refused MUST be refused the moment it comes: nobody waits in vain.
+    #[test]
+    fn nobody_waits_in_vain(callers in callers()) {
+        let callers: Vec<_> = callers.into_iter().map(|caller| Guest { used: caller.used.min(100), ..caller }).collect();
+        let (ran, ..) = run(&callers, limits(SIXTY));
+        prop_assert!(ran.vainly.is_empty(), "{ran:?}");
     }
 
     /// Scenario: the same with two slots, so that grants hang on others' ends, and race timeouts and drops.
@@ -681,11 +709,22 @@ proptest! {
     #[test]
     fn a_grant_that_races_a_drop_is_not_lost(callers in callers()) {
         let config = RateLimitConfig { max_concurrency: Some(2), acquire_timeout: secs(2), ..limits(100_000) };
-        let (order, granted, key, _) = run(&callers, config);
-        let expected: Vec<_> = order.into_iter().filter(|n| granted.contains(n)).collect();
-        prop_assert_eq!(&granted, &expected);
+        let (ran, key, _) = run(&callers, config);
+        prop_assert!(follows_arrivals(&ran), "{ran:?}");
         prop_assert_eq!((key.in_flight, key.waiting), (0, 0));
     }
+}
+
+/// Scenario: the law that nobody waits in vain, held against a limit whose promise is unknown: one slot, held for long.
+/// Expected: it MUST be caught: two wait, and are refused in the end.
+#[test]
+fn a_limiter_that_promises_nothing_is_rejected() {
+    let guest = |at, cost| Guest { at, cost, leaves: None, used: 100 };
+    let callers = [guest(0, 500), guest(10, 1), guest(20, 1)];
+    let slot = RateLimitConfig { max_concurrency: Some(1), ..limits(100_000) };
+    assert_eq!(run(&callers, slot).0.vainly, [1, 2]);
+    let tokens = [guest(0, 60), guest(10, 10), guest(20, 1)];
+    assert!(run(&tokens, limits(SIXTY)).0.vainly.is_empty());
 }
 
 /// The twin: a limiter that asks again and again, whoever comes first being served.

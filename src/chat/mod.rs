@@ -20,6 +20,8 @@ mod request;
 mod script;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tiktoken")]
+mod tiktoken;
 mod tool_request;
 mod usage;
 mod watch;
@@ -42,6 +44,8 @@ pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
 pub use push::Callbacks;
 pub use reply::{BoxEvents, BoxReply, Reply};
 pub use request::{Parts, Request};
+#[cfg(feature = "tiktoken")]
+pub use tiktoken::Tiktoken;
 pub use tool_request::ToolRequest;
 pub use usage::Usage;
 pub use watch::{End, Observer, Outcome, Watch, Watchers};

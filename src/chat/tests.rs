@@ -538,3 +538,37 @@ async fn the_first_output_is_due_at_the_sooner() {
     request.set_call(call);
     assert_eq!(request.call(), call);
 }
+
+/// Scenario: the record of a whole answer, and one with all its fields, written as JSON.
+/// Expected: MUST be these words: they go into journals and over the wire of a gateway. MUST be read back as it was.
+#[test]
+fn the_written_form_of_a_record_is_stable() {
+    use std::time::Duration;
+    let none = serde_json::to_value(Degradation::NONE).unwrap();
+    let whole = serde_json::json!({"level": "none", "missing_components": [], "quality_estimate": 1.0,
+        "fallback_chain": [], "user_message": ""});
+    assert_eq!(none, whole);
+    let mut record = Degradation::after(Failure::new(Code::Server, "down"));
+    record.level = Level::Deferred;
+    record.quality_estimate = 0.6;
+    record.missing_components.push("answer".into());
+    record.fallback_chain.push(Tried::answered("deferred", Some("job-1".into())));
+    record.user_message = "later".into();
+    record.kept = Some(Kept::new(Duration::from_secs(61), true));
+    record.ticket = Some(Ticket::new("job-1", 3, Duration::from_secs(45)));
+    record.support_contact = Some("help@example.com".into());
+    let json = serde_json::json!({"level": "deferred", "missing_components": ["answer"], "quality_estimate": 0.6,
+        "fallback_chain": [
+            {"rung": "request", "failure": "SERVER", "reason": "down"},
+            {"rung": "deferred", "by": "job-1"},
+        ],
+        "user_message": "later", "kept": {"age": "1m 1s", "stale": true},
+        "ticket": {"id": "job-1", "position": 3, "wait": "45s"}, "support_contact": "help@example.com"});
+    assert_eq!(serde_json::to_value(&record).unwrap(), json);
+    let read: Degradation = serde_json::from_value(json).unwrap();
+    assert_eq!(
+        (read.fallback_chain, read.ticket, read.kept),
+        (record.fallback_chain, record.ticket, record.kept)
+    );
+    assert_eq!(Head::default().degradation(), &Degradation::NONE);
+}

@@ -14,6 +14,7 @@ pub struct Attempt {
     /// Who was asked.
     pub provider: Option<Arc<str>>,
     /// The model asked, in the provider's word, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
     /// What came of it.
     pub code: Code,

@@ -133,16 +133,17 @@ impl Bucket {
         self.change(|word| word.max(from).saturating_add(length));
     }
 
-    /// Lowers what is in it to this; what that takes out comes back at the reset, where one is known. Whether anything
+    /// Lowers what is in it to this, which may be below zero; what that takes out comes back at the reset, where one is known. Whether anything
     /// was taken out.
     ///
     /// Each word on a reset replaces the one before, also where nothing is to be taken out: a window that is fixed tells
     /// the same instant again, and one that slides moves on with every call, so that nothing may come back yet.
-    pub(super) fn lower(&self, remaining: u32, reset_at: Option<u64>, now: u64) -> bool {
+    pub(super) fn lower(&self, remaining: i64, reset_at: Option<u64>, now: u64) -> bool {
         self.look(now);
         let capacity = self.capacity();
         let period = self.period.load(Ordering::Relaxed);
-        let floor = now + u64::from(capacity.saturating_sub(remaining)).saturating_mul(period).min(MOST);
+        let missing = u64::try_from(i64::from(capacity).saturating_sub(remaining)).unwrap_or(0);
+        let floor = now + missing.saturating_mul(period).min(MOST);
         let before = self.change(|word| word.max(floor));
         let taken = floor.saturating_sub(before.max(now));
         if let Some(reset_at) = reset_at

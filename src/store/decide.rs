@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::{Quota, RateLimiter};
@@ -24,7 +25,9 @@ pub(super) fn decide(word: &AtomicU64, period: u64, capacity: u32, cost: NonZero
     let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
     let Some(quota) = Quota::with_period(Duration::from_nanos(period)) else { return false };
     let time = Cell::new(0);
-    let limiter = RateLimiter::<(), _, _>::new(quota.allow_burst(capacity), Word { word, now }, Told(&time));
+    // Its default middleware is of its default clock, which is another where a crate beside us asks for one.
+    let limiter: RateLimiter<(), _, _, NoOpMiddleware<Nanos>> =
+        RateLimiter::new(quota.allow_burst(capacity), Word { word, now }, Told(&time));
     time.set(now);
     matches!(limiter.check_key_n(&(), cost), Ok(Ok(())))
 }

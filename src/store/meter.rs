@@ -104,14 +104,10 @@ impl Meter {
     }
 }
 
-/// What of a told remainder is ours: others who use the limit, too, take what they like meanwhile.
-fn left(remaining: u64, limit: u64, headroom: f64) -> u32 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "a share of a limit"
-    )]
-    let others = (limit as f64 * headroom) as u64;
-    u32::try_from(remaining.saturating_sub(others)).unwrap_or(u32::MAX)
+/// What of a told remainder is ours: others who use the limit, too, take what they like meanwhile. It may be below zero,
+/// and then it is waited for, as a debt is.
+fn left(remaining: u64, limit: u64, headroom: f64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a share of a limit")]
+    let others = (limit as f64 * headroom) as i64;
+    i64::try_from(remaining).unwrap_or(i64::MAX).saturating_sub(others)
 }

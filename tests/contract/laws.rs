@@ -19,6 +19,9 @@ use crate::support::{Act, Script, fail, request};
 /// More polls than any script here takes.
 const MANY: usize = 100;
 
+/// More polls than the waits of a slow call need, be there a timer for each of them and one for each layer.
+const SPIN: usize = 20;
+
 /// What passes between two polls: no wait of the scripts and rows is longer than two of them.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -61,6 +64,13 @@ fn quiet() -> Facts {
     Facts::from_fn(|_| {})
 }
 
+/// A fresh row, a little later: what rests for a moment is over it.
+async fn rested(make: Make, facts: &Facts) -> Row {
+    let row = make(facts);
+    tokio::time::advance(TICK).await;
+    row
+}
+
 /// Asks a service once whether it is ready.
 fn ready(service: &mut Svc, waker: &Waker) -> Poll<Result<(), Failure>> {
     service.poll_ready(&mut Context::from_waker(waker))
@@ -84,7 +94,7 @@ fn held(row: &Row, door: &Door) -> [usize; 3] {
 /// call reaches it before it is.
 pub fn readiness_is_asked_for_and_passed_on(make: Make) -> Verdict {
     paused(async {
-        let (row, door) = (make(&quiet()), Door::new([Script::says("x")]));
+        let (row, door) = (rested(make, &quiet()).await, Door::new([Script::says("x")]));
         let mut service = (row.wrap)(door.clone());
         for round in 1..=2 {
             door.set(State::Closed);
@@ -116,7 +126,7 @@ pub fn readiness_is_asked_for_and_passed_on(make: Make) -> Verdict {
 /// A clone MUST ask for itself, and leave the other's readiness alone.
 pub fn a_clone_starts_unready(make: Make) -> Verdict {
     paused(async {
-        let (row, door) = (make(&quiet()), Door::new([Script::says("x")]));
+        let (row, door) = (rested(make, &quiet()).await, Door::new([Script::says("x")]));
         let mut service = (row.wrap)(door.clone());
         ensure!(ready(&mut service, Waker::noop()).is_ready(), "not ready behind an open door");
         door.set(State::Closed);
@@ -144,7 +154,7 @@ pub fn a_clone_starts_unready(make: Make) -> Verdict {
 /// Readiness that is not used MUST cost nothing: no permit, no slot, no token.
 pub fn a_service_readied_and_dropped_loses_nothing(make: Make) -> Verdict {
     paused(async {
-        let (row, door) = (make(&quiet()), Door::new([Script::says("x")]));
+        let (row, door) = (rested(make, &quiet()).await, Door::new([Script::says("x")]));
         let service = (row.wrap)(door.clone());
         for _ in 0..MANY {
             ensure!(ready(&mut service.clone(), Waker::noop()).is_ready(), "not ready behind an open door");
@@ -165,6 +175,49 @@ enum Crowd {
     Stays,
     /// One that leaves after so many polls.
     Leaves(usize),
+}
+
+/// Services that are ready and not called MUST NOT keep another from its call, however many they are.
+pub fn idle_readiness_blocks_nobody(make: Make) -> Verdict {
+    paused(async {
+        let (row, door) = (rested(make, &quiet()).await, Door::new([Script::says("x")]));
+        let service = (row.wrap)(door.clone());
+        let mut idle: Vec<Svc> = (0..MANY).map(|_| service.clone()).collect();
+        for service in &mut idle {
+            ensure!(ready(service, Waker::noop()).is_ready(), "readiness is used up by who only asked");
+        }
+        let mut last = service.clone();
+        ensure!(ready(&mut last, Waker::noop()).is_ready(), "not ready beside those that are");
+        let answer = tokio::time::timeout(PATIENCE, call(&mut last)).await;
+        ensure!(matches!(answer, Ok(Ok(()))), "the call did not pass: {answer:?}");
+        Ok(())
+    })
+}
+
+/// While nothing happens, a call MUST NOT be polled: it is woken by what it waits for, not by itself.
+pub fn nobody_spins(make: Make) -> Verdict {
+    let wait = || Act::Wait(2_000);
+    let slow = Script { head: vec![wait()], body: vec![wait(), Act::Text("x"), wait(), Act::Done] };
+    paused(async {
+        for crowd in [false, true] {
+            let (row, door) = (rested(make, &quiet()).await, Door::new([slow.clone()]));
+            let mut first = (row.wrap)(door.clone());
+            let mut second = first.clone();
+            ensure!(ready(&mut first, Waker::noop()).is_ready(), "not ready behind an open door");
+            let kept = if crowd { Some(first.call(request()).await) } else { None };
+            ensure!(ready(&mut second, Waker::noop()).is_ready(), "not ready behind an open door");
+            let mut polls = 0;
+            let mut calling = Box::pin(call(&mut second));
+            let counted = poll_fn(|cx| {
+                polls += 1;
+                // One that spins would never let the clock move.
+                if polls > SPIN { Poll::Ready(None) } else { calling.as_mut().poll(cx).map(Some) }
+            });
+            ensure!(counted.await.is_some(), "it was polled {SPIN} times in a call of four steps");
+            drop(kept);
+        }
+        Ok(())
+    })
 }
 
 /// A call of each kind: its scripts, and who is before it.
@@ -226,22 +279,30 @@ async fn polled(service: &mut Svc, waker: &Waker, polls: usize, mut between: imp
 /// Dropped before its first poll, at every poll, or at every event of its reply, a call MUST give everything back: no
 /// call or slot is held, no timer and no line knows the caller's waker, no task runs, and the next call passes.
 pub fn a_call_dropped_anywhere_gives_everything_back(make: Make) -> Verdict {
-    plans().into_iter().enumerate().try_for_each(|(plan, (scripts, crowd))| {
-        for polls in 0..MANY {
-            if paused(dropped(make, &scripts, crowd, polls))
-                .map_err(|what| format!("plan {plan}, {polls} polls: {what}"))?
-            {
-                return Ok(());
-            }
-        }
-        Err(format!("plan {plan} has no end"))
-    })
+    let mut most = 0;
+    for (plan, (scripts, crowd)) in plans().into_iter().enumerate() {
+        let ends = (0..MANY).try_fold(false, |ended, polls| match ended {
+            true => Ok(true),
+            false => paused(dropped(make, &scripts, crowd, polls, &mut most))
+                .map_err(|what| format!("plan {plan}, {polls} polls: {what}")),
+        });
+        ensure!(ends?, "plan {plan} has no end");
+    }
+    let counts = make(&quiet()).counts;
+    ensure!(counts == (most > 0), "it counted {most} calls, so that none left says nothing");
+    Ok(())
 }
 
-/// One of these calls. Whether it had come to its end when it was dropped.
-async fn dropped(make: Make, scripts: &[Script], crowd: Crowd, polls: usize) -> Result<bool, String> {
+/// One of these calls. Whether it had come to its end when it was dropped; and the most calls that the layer counted.
+async fn dropped(
+    make: Make,
+    scripts: &[Script],
+    crowd: Crowd,
+    polls: usize,
+    most: &mut usize,
+) -> Result<bool, String> {
     let scripts = scripts.iter().cloned().chain([Script::says("x")]);
-    let (row, door) = (make(&quiet()), Door::new(scripts));
+    let (row, door) = (rested(make, &quiet()).await, Door::new(scripts));
     let service = (row.wrap)(door.clone());
     let alarm = Arc::new(Alarm::default());
     let waker = Waker::from(Arc::clone(&alarm));
@@ -255,6 +316,7 @@ async fn dropped(make: Make, scripts: &[Script], crowd: Crowd, polls: usize) -> 
     let mut second = service.clone();
     ensure!(ready(&mut second, &waker).is_ready(), "not ready behind an open door");
     let ended = polled(&mut second, &waker, polls, |poll| {
+        *most = (*most).max((row.held)());
         if matches!(crowd, Crowd::Leaves(after) if after == poll) {
             before = None;
         }
@@ -304,7 +366,7 @@ async fn talking(make: Make, story: Script) -> Verdict {
         }
         *hook.lock().unwrap() = Some((service, row));
     });
-    let (row, door) = (Arc::new(make(&facts)), Door::new([story]));
+    let (row, door) = (Arc::new(rested(make, &facts).await), Door::new([story]));
     let mut service = (row.wrap)(door);
     *within.lock().unwrap() = Some((service.clone(), Arc::clone(&row)));
     for _ in 0..4 {
@@ -320,7 +382,7 @@ async fn talking(make: Make, story: Script) -> Verdict {
 /// Two services of one layer MUST share what the layer remembers: routers apply a layer once a route.
 pub fn a_layer_applied_twice_shares_its_state(lesson: &Lesson) -> Verdict {
     paused(async {
-        let row = (lesson.make)(&quiet());
+        let row = rested(lesson.make, &quiet()).await;
         let (one, two) = (Door::new([lesson.first.clone()]), Door::new([lesson.second.clone()]));
         let (mut first, mut second) = ((row.wrap)(one), (row.wrap)(two.clone()));
         let mut answers = Vec::new();
@@ -345,7 +407,7 @@ pub fn failures_pass_unwrapped(make: Make) -> Verdict {
         let within = Script::body([Act::Text("x"), Act::Fail(failure)]);
         for script in [before, within] {
             paused(async {
-                let row = make(&quiet());
+                let row = rested(make, &quiet()).await;
                 let mut service = (row.wrap)(Door::new([script]));
                 ensure!(ready(&mut service, Waker::noop()).is_ready(), "{code}: not ready");
                 match call(&mut service).await {
@@ -361,7 +423,7 @@ pub fn failures_pass_unwrapped(make: Make) -> Verdict {
 /// An inner service that will never be ready MUST be told of as it is, and not be called.
 pub fn a_failed_readiness_is_passed_on(make: Make) -> Verdict {
     paused(async {
-        let (row, door) = (make(&quiet()), Door::new([Script::says("x")]));
+        let (row, door) = (rested(make, &quiet()).await, Door::new([Script::says("x")]));
         let mut service = (row.wrap)(door.clone());
         let code = Code::InvalidRequest;
         door.set(State::Broken(fail(code).with_source(Reason)));
@@ -369,8 +431,11 @@ pub fn a_failed_readiness_is_passed_on(make: Make) -> Verdict {
             Poll::Pending => return Err("it waits for what never comes".into()),
             Poll::Ready(Err(failure)) => same(Err(failure), code)?,
             Poll::Ready(Ok(())) => {
-                ensure!(!row.presses, "ready while its inner service is broken");
-                same(call(&mut service).await, code)?;
+                ensure!(!row.breaks, "ready while its inner service is broken");
+                match call(&mut service).await {
+                    Ok(()) if row.replaces => {}
+                    answer => same(answer, code)?,
+                }
             }
         }
         ensure!(door.calls() == 0, "called while it was broken");

@@ -28,7 +28,11 @@ use tower::{Layer, Service};
 use twins::{lesson, twin};
 use watertight::chat::{Event, Reply, Request, ToolRequest};
 use watertight::failure::{BoxError, Failure};
-use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::rate_limit::RateLimitConfig;
+use watertight::layers::{
+    BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer,
+    RetryLayer, TokenAwareRateLimitLayer,
+};
 use watertight::observe::Plain;
 
 /// Holds every layer to a law, and rejects its twins.
@@ -68,6 +72,20 @@ fn a_clone_starts_unready() {
 #[test]
 fn a_service_readied_and_dropped_loses_nothing() {
     hold(laws::a_service_readied_and_dropped_loses_nothing, &[twin::<{ twins::TAKES_WHEN_READY }>]);
+}
+
+/// Scenario: a hundred clones are readied and kept, and another is called.
+/// Expected: the call MUST pass; a twin that takes its slot when it is polled MUST be rejected.
+#[test]
+fn idle_readiness_blocks_nobody() {
+    hold(laws::idle_readiness_blocks_nobody, &[twin::<{ twins::TAKES_WHEN_READY }>]);
+}
+
+/// Scenario: a call whose answer takes its time, alone and behind another.
+/// Expected: it MUST be polled when something happens, and not between; a twin that wakes itself MUST be rejected.
+#[test]
+fn nobody_spins() {
+    hold(laws::nobody_spins, &[twin::<{ twins::SPINS }>]);
 }
 
 /// Scenario: calls that are slow, fail, break, and wait beside another are dropped before their first poll, after every
@@ -213,11 +231,17 @@ fn no_bound_of_an_answer_leaks() {
     let failover = FailoverLayer::new([Bare]);
     let failover = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(failover)));
     let reset = fits::<Request, _>(ResetLayer::default());
+    let breaker = CircuitBreakerLayer::default();
+    let breaker = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(breaker)));
+    let limit = TokenAwareRateLimitLayer::new(RateLimitConfig::default()).unwrap();
+    let limit = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(limit)));
+    let ladder = fits::<Request, _>(DegradationLayer::default());
     let bulkhead = BulkheadLayer::default();
     let bulkhead = fits::<ToolRequest, _>(fits::<http::Request<Bytes>, _>(fits::<Request, _>(bulkhead)));
     let stack = reset.layer(failover.layer(Bare));
     assert!(is_clone!(watertight::layers::failover::Failover<Bare>));
     assert!(!is_clone!(Derived<Bare, NotClone>));
     assert!(is_clone!(Derived<Bare, ()>), "the question tells them apart");
-    drop((clocks.layer(Bare), retry.layer(Bare), bulkhead.layer(Bare), stack));
+    drop((clocks.layer(Bare), retry.layer(Bare), bulkhead.layer(Bare), ladder.layer(stack)));
+    drop((breaker.layer(Bare), limit.layer(Bare)));
 }

@@ -1,6 +1,6 @@
 //! A small layer that keeps every law, and one twin of it for each way to break one.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -48,6 +48,9 @@ pub const WRAPS: Flaw = 11;
 /// It takes a broken service for a ready one.
 pub const SWALLOWS: Flaw = 12;
 
+/// It wakes itself until there is an answer.
+pub const SPINS: Flaw = 13;
+
 /// At most [`LIMIT`] calls in flight.
 struct TwinLayer<const FLAW: Flaw> {
     shared: Arc<Shared>,
@@ -79,8 +82,10 @@ pub fn twin<const FLAW: Flaw>(facts: &Facts) -> Row {
             let _line = shared.line.try_lock().expect("nobody asks under the lock");
             shared.in_flight.load(Ordering::Relaxed)
         }),
+        counts: true,
         presses: true,
         replaces: false,
+        breaks: true,
     }
 }
 
@@ -163,6 +168,14 @@ impl<const FLAW: Flaw> Service<Request> for Twin<FLAW> {
                 return answer.map(|reply| reply.follow(Watch::new(slot)).boxed());
             }
             let answer = match FLAW {
+                SPINS => {
+                    let mut call = Box::pin(call);
+                    poll_fn(move |cx| {
+                        cx.waker().wake_by_ref();
+                        call.as_mut().poll(cx)
+                    })
+                    .await
+                }
                 SPAWNS => tokio::spawn(call).await.expect("it is not cancelled"),
                 _ => call.await,
             };

@@ -274,32 +274,6 @@ pub(crate) fn retry(config: &Config) -> Result<RetryConfig, ConfigError> {
     })
 }
 
-/// The failure-rate rule alone. A case without a breaker has one that is switched off.
-pub(crate) fn breaker(config: &Config) -> Result<CircuitBreakerLayer, ConfigError> {
-    let Some(breaker) = config.breaker else {
-        let layer = CircuitBreakerLayer::default();
-        layer.handle().expect("the one circuit").disable();
-        return Ok(layer);
-    };
-    let rest = Duration::from_millis(breaker.open_ms);
-    let clocks =
-        Duration::from_millis(config.ttfb_ms.unwrap_or_default().max(config.idle_ms.unwrap_or_default()));
-    CircuitBreakerLayer::new(CircuitBreakerConfig {
-        failures: None,
-        ratio: Some(breaker.failure_ratio),
-        min_calls: breaker.min_calls,
-        rest,
-        max_rest: rest,
-        growth: 1.0,
-        jitter: 0.0,
-        probes: breaker.half_open_max,
-        successes: 1,
-        lease: rest.max(clocks),
-        ramp: None,
-        ..CircuitBreakerConfig::default()
-    })
-}
-
 /// Forgets the type of a candidate's layers.
 fn boxed<S, E, W>(service: S) -> BoxCloneSyncService<Request, BoxReply, Failure>
 where
@@ -328,6 +302,32 @@ fn limiter(config: &Config) -> Result<Option<TokenAwareRateLimitLayer>, ConfigEr
         ..RateLimitConfig::from_headers()
     };
     TokenAwareRateLimitLayer::new(limits).map(Some)
+}
+
+/// The failure-rate rule alone. A case without a breaker has one that is switched off.
+pub(crate) fn breaker(config: &Config) -> Result<CircuitBreakerLayer, ConfigError> {
+    let Some(breaker) = config.breaker else {
+        let layer = CircuitBreakerLayer::default();
+        layer.handle().expect("the one circuit").disable();
+        return Ok(layer);
+    };
+    let rest = Duration::from_millis(breaker.open_ms);
+    let clocks =
+        Duration::from_millis(config.ttfb_ms.unwrap_or_default().max(config.idle_ms.unwrap_or_default()));
+    CircuitBreakerLayer::new(CircuitBreakerConfig {
+        failures: None,
+        ratio: Some(breaker.failure_ratio),
+        min_calls: breaker.min_calls,
+        rest,
+        max_rest: rest,
+        growth: 1.0,
+        jitter: 0.0,
+        probes: breaker.half_open_max,
+        successes: 1,
+        lease: rest.max(clocks),
+        ramp: None,
+        ..CircuitBreakerConfig::default()
+    })
 }
 
 pub(crate) fn clocks(config: &Config) -> Result<DualClockTimeoutLayer, ConfigError> {

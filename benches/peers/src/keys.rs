@@ -53,7 +53,7 @@ pub fn fill_governor(limiter: &Governor) -> f64 {
 
 /// Checks one key, with nothing behind the check.
 pub fn checks(name: &'static str, limiter: Governor) -> Contender {
-    Contender::new(name, move || {
+    Contender::direct(name, move || {
         let (limiter, key) = (Arc::clone(&limiter), "user-17".to_owned());
         move |checks| {
             for _ in 0..checks {

@@ -7,30 +7,39 @@
 
 mod keys;
 mod measure;
+mod ours;
 mod theirs;
 mod work;
 
 use measure::{Contender, compare};
+use ours::{breaker, facts, limit, stack_of_seven, stack_of_six, wall};
 use tower::Layer;
-use watertight::event::Facts;
 use watertight::key::KeyBy;
-use watertight::layers::bulkhead::BulkheadConfig;
-use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer};
+use watertight::layers::rate_limit::Mode;
+use watertight::layers::{DegradationLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer};
 use watertight::observe::Plain;
-use work::{Chat, Http, Stuck, Value, calls, makes, reads, refusals};
+use work::{Answer, Chat, Down, Http, Stuck, Value, answers, calls, makes, reads, refusals};
+
+/// What the columns are. The ratios are of ours to theirs: of the whole, of what is above the bare service, and of the
+/// whole with two threads.
+const HEAD: &str = "                                                   ns allocs 2 threads        whole  above bare 2 threads";
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let _entered = runtime.enter();
-    println!(
-        "{:44} {:>8} {:>6} {:>9} {:>12} {:>12}",
-        "", "ns", "allocs", "2 threads", "ours/theirs", "2 threads"
-    );
+    let handle = runtime.handle().clone();
+    let _entered = handle.enter();
+    // Timers must run for those peers that wait by one when two threads meet.
+    std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    println!("{HEAD}");
     timeouts();
     bulkheads();
+    breakers();
+    limiters();
     retries();
     failovers();
+    ladders();
     stacks();
+    growing();
     chunks();
     keyed();
 }
@@ -44,20 +53,15 @@ fn table(title: &str, shared: bool, contenders: &[Contender]) {
         let two = cost.shared_ns.map_or_else(|| "–".to_owned(), |ns| format!("{ns:.1}"));
         print!("  {:42} {:8.1} {:6.2} {two:>9}", contender.name, cost.ns, cost.allocs);
         if at > 1 && !contender.name.starts_with("ours") {
-            print!(" {:12.2}", ours.ns / cost.ns);
+            let beneath = if contender.direct { 0.0 } else { costs[0].ns };
+            let above = (ours.ns - costs[0].ns) / (cost.ns - beneath);
+            print!(" {:12.2} {above:11.2}", ours.ns / cost.ns);
             if let (Some(ours), Some(theirs)) = (ours.shared_ns, cost.shared_ns) {
-                print!(" {:12.2}", ours / theirs);
+                print!(" {:9.2}", ours / theirs);
             }
         }
         println!();
     }
-}
-
-/// A sink that hears every fact, as an application's would.
-fn facts() -> Facts {
-    Facts::from_fn(|fact| {
-        std::hint::black_box(fact);
-    })
 }
 
 fn timeouts() {
@@ -73,14 +77,6 @@ fn timeouts() {
     );
 }
 
-/// At most so many calls of each caller, or of all.
-fn wall(key: KeyBy, max_concurrent: u32, max_waiting: u32) -> BulkheadLayer {
-    let max_concurrent = Some(max_concurrent);
-    let max_keys = 2 * keys::MANY;
-    let config = BulkheadConfig { key, max_concurrent, max_waiting, max_keys, ..BulkheadConfig::default() };
-    BulkheadLayer::new(config).expect("it can work").facts(&facts())
-}
-
 fn bulkheads() {
     table(
         "bulkhead, with room",
@@ -93,13 +89,70 @@ fn bulkheads() {
             calls("tower-resilience bulkhead", theirs::bulkhead(1 << 20, Value)),
         ],
     );
-    // The peer's refuses by a timer of no length, which takes a turn of the runtime's clock: a millisecond.
+    // The peer refuses by a timer of no length, which takes a turn of the runtime's clock: a millisecond. It is left out.
     table(
         "bulkhead, full",
         true,
         &[
             calls("bare", Value),
             refusals("ours: Bulkhead, refused", 1, wall(KeyBy::Nothing, 1, 0).layer(Stuck)),
+        ],
+    );
+}
+
+fn breakers() {
+    table(
+        "circuit breaker, closed",
+        true,
+        &[
+            calls("bare", Value),
+            calls("ours: CircuitBreaker", breaker(KeyBy::Nothing).layer(Value)),
+            calls("ours: CircuitBreaker by caller", breaker(KeyBy::Caller).layer(Value)),
+            calls("tower-resilience breaker, count window", theirs::breaker(Value)),
+            calls("tower-resilience breaker, time window", theirs::timed_breaker(Value)),
+            theirs::failsafe("failsafe, called directly"),
+            theirs::recloser("recloser, called directly"),
+        ],
+    );
+    table(
+        "circuit breaker, open",
+        true,
+        &[
+            calls("bare", Value),
+            refusals("ours: CircuitBreaker, refused", 100, breaker(KeyBy::Nothing).layer(Down)),
+            refusals("tower-resilience breaker, refused", 100, theirs::open_breaker(Down)),
+            theirs::open_failsafe("failsafe, called directly"),
+            theirs::open_recloser("recloser, called directly"),
+        ],
+    );
+}
+
+fn limiters() {
+    let few = theirs::limiter(1, Value);
+    table(
+        "rate limit, within it",
+        true,
+        &[
+            calls("bare", Value),
+            calls(
+                "ours: RateLimit, requests and tokens",
+                limit(KeyBy::Nothing, u32::MAX, Mode::Wait).layer(Value),
+            ),
+            calls("ours: the same by caller", limit(KeyBy::Caller, u32::MAX, Mode::Wait).layer(Value)),
+            makes("tower RateLimit, requests", || theirs::tower_rate(Value)),
+            calls("tower-resilience rate limiter, requests", theirs::limiter(theirs::plenty(), Value)),
+            theirs::governor("governor direct, requests", true),
+            keys::checks("governor keyed, requests", keys::governor()),
+        ],
+    );
+    table(
+        "rate limit, used up",
+        true,
+        &[
+            calls("bare", Value),
+            refusals("ours: RateLimit, refused", 5, limit(KeyBy::Nothing, 1, Mode::Reject).layer(Value)),
+            refusals("tower-resilience rate limiter, refused", 5, few),
+            theirs::governor("governor direct, refused", false),
         ],
     );
 }
@@ -129,58 +182,89 @@ fn failovers() {
     );
 }
 
-fn stacks() {
-    let facts = facts();
-    let candidate = || {
-        RetryLayer::default().facts(&facts).layer(DualClockTimeoutLayer::default().facts(&facts).layer(Http))
-    };
-    let ours = FailoverLayer::new([candidate(), candidate()]).facts(&facts).layer(candidate());
+fn ladders() {
     table(
-        "stacks, over an HTTP response",
+        "a ladder that is not needed, over a reply read to its end",
+        false,
+        &[
+            answers("bare", || Answer),
+            answers("ours: Degradation", || DegradationLayer::default().facts(&facts()).layer(Answer)),
+        ],
+    );
+}
+
+/// Ours: ladder, bulkhead by caller, failover of three, and in each retry, breaker, limiter and clocks.
+fn stacks() {
+    let (seven, six) = (stack_of_seven(Answer), stack_of_six(Answer));
+    table(
+        "stacks, over a reply of a text and its end, read",
         true,
         &[
-            calls("bare", Http),
-            calls("ours", ours),
-            makes("tower, stack of 4", || theirs::tower_stack_of_four(Http)),
-            calls("tower-resilience, stack of 5", theirs::stack_of_five(Http)),
+            answers("bare", || Answer),
+            answers("ours: stack of seven, with facts and keys", move || seven.clone()),
+            answers("ours: without the ladder", move || six.clone()),
+            answers("tower, stack of 4", || theirs::tower_stack_of_four(Answer)),
+            answers("tower-resilience, stack of 5", {
+                let five = theirs::stack_of_five(Answer);
+                move || five.clone()
+            }),
+        ],
+    );
+}
+
+/// The stack of seven as it grows: what each layer costs where it stands, and how large its call and its answer are.
+fn growing() {
+    let steps = ours::steps(Answer);
+    println!("\nbytes of a call, and of its answer, as the stack grows");
+    for (name, call, answer, _) in &steps {
+        println!("  {name:42} {call:8} {answer:6}");
+    }
+    let contenders: Vec<_> = steps.into_iter().map(|(.., contender)| contender).collect();
+    table("the stack as it grows, over a reply read to its end", false, &contenders);
+}
+
+/// A unit is one event of a stream that has no end.
+fn chunks() {
+    table(
+        "an event of a stream",
+        false,
+        &[
+            reads("bare", Chat),
+            reads("ours: stack of seven", stack_of_seven(Chat)),
+            reads("ours: without the ladder", stack_of_six(Chat)),
+            reads("ours: DualClockTimeout", DualClockTimeoutLayer::default().facts(&facts()).layer(Chat)),
+            reads("ours: CircuitBreaker", breaker(KeyBy::Nothing).layer(Chat)),
+            reads("ours: RateLimit", limit(KeyBy::Nothing, u32::MAX, Mode::Wait).layer(Chat)),
+            reads("ours: Bulkhead", wall(KeyBy::Nothing, 1 << 20, 32).layer(Chat)),
+            reads("ours: Degradation", DegradationLayer::default().facts(&facts()).layer(Chat)),
         ],
     );
 }
 
 /// One caller alone, and among a million others; and what each of those takes.
 fn keyed() {
-    let alone = wall(KeyBy::Caller, 1 << 20, 32).layer(Value);
-    let among = wall(KeyBy::Caller, 1 << 20, 32).layer(Value);
-    let bulkhead = keys::fill(among.clone());
+    let key = KeyBy::Caller;
+    let bulkhead = || wall(key, 1 << 20, 32).layer(Value);
+    let circuit = || breaker(key).layer(Value);
+    let limiter = || limit(key, u32::MAX, Mode::Wait).layer(Value);
     let (one, many) = (keys::governor(), keys::governor());
-    let governor = keys::fill_governor(&many);
-    table(
-        "one hot key",
-        true,
-        &[
-            calls("bare", Value),
-            calls("ours: Bulkhead, alone", alone),
-            calls("ours: Bulkhead, among 1,000,000", among),
-            keys::checks("governor keyed, alone", one),
-            keys::checks("governor keyed, among 1,000,000", many),
-        ],
-    );
-    println!("\nbytes of an idle key: Bulkhead {bulkhead:.0}, governor {governor:.0}");
-}
-
-/// A unit is one event of a stream that has no end.
-fn chunks() {
-    let facts = facts();
-    let clocks = || DualClockTimeoutLayer::default().facts(&facts);
-    let candidate = || RetryLayer::default().facts(&facts).layer(clocks().layer(Chat));
-    let all = FailoverLayer::new([candidate(), candidate()]).facts(&facts).layer(candidate());
-    table(
-        "an event of a stream",
-        false,
-        &[
-            reads("bare", Chat),
-            reads("ours: all layers", all),
-            reads("ours: DualClockTimeout", clocks().layer(Chat)),
-        ],
-    );
+    let full = (bulkhead(), circuit(), limiter());
+    let bytes = [
+        ("Bulkhead", keys::fill(full.0.clone())),
+        ("CircuitBreaker", keys::fill(full.1.clone())),
+        ("RateLimit", keys::fill(full.2.clone())),
+        ("governor", keys::fill_governor(&many)),
+    ];
+    println!("\nbytes of an idle key, of {} keys", keys::MANY);
+    for (name, bytes) in bytes {
+        println!("  {name:42} {bytes:8.0}");
+    }
+    for (title, alone, among) in [
+        ("one hot key of a bulkhead", calls("ours: alone", bulkhead()), calls("among 1,000,000", full.0)),
+        ("one hot key of a breaker", calls("ours: alone", circuit()), calls("among 1,000,000", full.1)),
+        ("one hot key of a limiter", calls("ours: alone", limiter()), calls("among 1,000,000", full.2)),
+        ("one hot key of governor", keys::checks("alone", one), keys::checks("among 1,000,000", many)),
+    ] {
+        table(title, false, &[calls("bare", Value), alone, among]);
+    }
 }

@@ -27,6 +27,8 @@ pub type Run = Box<dyn FnMut(usize) + Send>;
 /// One way to do the work.
 pub struct Contender {
     pub name: &'static str,
+    /// Whether nothing is beneath it: a peer that is called directly, and is no service.
+    pub direct: bool,
     /// Makes a worker. Workers of one contender share its state.
     pub worker: Box<dyn Fn() -> Run>,
 }
@@ -45,7 +47,15 @@ impl Contender {
     where
         R: FnMut(usize) + Send + 'static,
     {
-        Self { name, worker: Box::new(move || Box::new(worker())) }
+        Self { name, direct: false, worker: Box::new(move || Box::new(worker())) }
+    }
+
+    /// One with nothing beneath it.
+    pub fn direct<R>(name: &'static str, worker: impl Fn() -> R + 'static) -> Self
+    where
+        R: FnMut(usize) + Send + 'static,
+    {
+        Self { direct: true, ..Self::new(name, worker) }
     }
 }
 

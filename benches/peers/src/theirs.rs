@@ -1,9 +1,13 @@
 //! What the peers bring: each set so that the work passes, as ours is.
 
 use std::future::Ready;
+use std::hint::black_box;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use failsafe::CircuitBreaker;
+use governor::{Quota, RateLimiter};
 use tower::limit::{ConcurrencyLimit, RateLimit};
 use tower::retry::budget::{Budget, TpsBudget};
 use tower::retry::{Policy, Retry};
@@ -16,6 +20,8 @@ use tower_resilience_ratelimiter::RateLimiterLayer;
 use tower_resilience_retry::RetryLayer;
 use tower_resilience_timelimiter::TimeLimiterLayer;
 use watertight::chat::Request;
+
+use crate::measure::Contender;
 
 /// So many that no measurement uses them up.
 const PLENTY: usize = 1 << 40;
@@ -82,7 +88,7 @@ where
     config.build().expect("it can work").layer(service)
 }
 
-/// Over a minute of time.
+/// Over a stretch of time, short enough that its records stay few.
 pub fn timed_breaker<S>(service: S) -> impl Service<Request> + Clone + Send
 where
     S: Service<Request, Response: Send, Error: Send, Future: Send> + Clone + Send + 'static,
@@ -181,6 +187,82 @@ where
     tower_rate(tower_timeout(tower_retry(tower_concurrency(service))))
 }
 
+/// So many that no measurement uses them up.
 pub fn plenty() -> usize {
     PLENTY
+}
+
+/// Closed, and called directly, with nothing around it.
+pub fn failsafe(name: &'static str) -> Contender {
+    let breaker = failsafe::Config::new().build();
+    Contender::direct(name, move || {
+        let breaker = breaker.clone();
+        move |calls| {
+            for call in 0..calls {
+                assert!(breaker.call(|| Ok::<_, ()>(black_box(call))).is_ok());
+            }
+        }
+    })
+}
+
+/// Closed, and called directly, with nothing around it.
+pub fn recloser(name: &'static str) -> Contender {
+    let breaker = Arc::new(recloser::Recloser::custom().build());
+    Contender::direct(name, move || {
+        let breaker = Arc::clone(&breaker);
+        move |calls| {
+            for call in 0..calls {
+                assert!(breaker.call(|| Ok::<_, ()>(black_box(call))).is_ok());
+            }
+        }
+    })
+}
+
+/// Opened by one failure after the other.
+pub fn open_failsafe(name: &'static str) -> Contender {
+    let rest = failsafe::backoff::constant(60 * MINUTE);
+    let policy = failsafe::failure_policy::consecutive_failures(1, rest);
+    let breaker = failsafe::Config::new().failure_policy(policy).build();
+    assert!(breaker.call(|| Err::<(), _>(())).is_err());
+    Contender::direct(name, move || {
+        let breaker = breaker.clone();
+        move |calls| {
+            for call in 0..calls {
+                assert!(breaker.call(|| Ok::<_, ()>(black_box(call))).is_err());
+            }
+        }
+    })
+}
+
+/// Opened by one failure after the other.
+pub fn open_recloser(name: &'static str) -> Contender {
+    let breaker = recloser::Recloser::custom().closed_len(2).open_wait(60 * MINUTE).build();
+    let breaker = Arc::new(breaker);
+    for _ in 0..10 {
+        assert!(breaker.call(|| Err::<(), _>(())).is_err());
+    }
+    Contender::direct(name, move || {
+        let breaker = Arc::clone(&breaker);
+        move |calls| {
+            for call in 0..calls {
+                assert!(breaker.call(|| Ok::<_, ()>(black_box(call))).is_err());
+            }
+        }
+    })
+}
+
+/// A direct limiter, checked with nothing around it; `passes` or is used up.
+pub fn governor(name: &'static str, passes: bool) -> Contender {
+    let (each, one) = (NonZeroU32::new(1_000_000_000).expect("not zero"), NonZeroU32::MIN);
+    let quota = if passes { Quota::per_second(each) } else { Quota::per_hour(one) };
+    let limiter = Arc::new(RateLimiter::direct(quota));
+    _ = limiter.check();
+    Contender::direct(name, move || {
+        let limiter = Arc::clone(&limiter);
+        move |checks| {
+            for _ in 0..checks {
+                assert_eq!(black_box(limiter.check()).is_ok(), passes);
+            }
+        }
+    })
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http_body_util::Empty;
 use tower::Service;
-use watertight::chat::{Event, Head, Reply, Request};
+use watertight::chat::{Completion, Cost, Event, Head, Message, Reply, Request, Role, Stop};
 use watertight::failure::Failure;
 use watertight::key::Caller;
 use watertight::observe::Plain;
@@ -28,6 +28,10 @@ pub struct Http;
 #[derive(Clone, Copy, Debug)]
 pub struct Chat;
 
+/// Answers at once with a stream of one text and its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer;
+
 /// Never answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Stuck;
@@ -40,10 +44,15 @@ pub struct Down;
 #[derive(Debug)]
 pub struct Texts;
 
+/// One text, and the end.
+#[derive(Debug)]
+pub struct Short(u8);
+
 pub type HttpResponse = http::Response<Empty<Bytes>>;
 
 pub fn request() -> Request {
-    Request::new("model").user("hello").streaming().attach(Caller::new("user-17"))
+    let cost = Cost { input: 1, output: Some(1) };
+    Request::new("model").user("hello").streaming().attach(Caller::new("user-17")).attach(cost)
 }
 
 macro_rules! answers {
@@ -69,6 +78,7 @@ answers! {
     Value => Plain<u64>, Ok(Plain(1));
     Http => HttpResponse, Ok(http::Response::new(Empty::new()));
     Chat => Reply<Texts>, Ok(Reply::new(Head::default(), Texts));
+    Answer => Reply<Short>, Ok(Reply::new(Head::default(), Short(0)));
     Down => Plain<u64>, Err(Failure::new(watertight::failure::Code::Server, "down"));
 }
 
@@ -77,6 +87,22 @@ impl Stream for Texts {
 
     fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         Poll::Ready(Some(Ok(Event::text(0, "x"))))
+    }
+}
+
+impl Stream for Short {
+    type Item = Result<Event, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0 += 1;
+        Poll::Ready(match self.0 {
+            1 => Some(Ok(Event::text(0, "x"))),
+            2 => {
+                let message = Message::text(Role::Assistant, "x");
+                Some(Ok(Event::Completed(Box::new(Completion::new(message, Stop::End, None)))))
+            }
+            _ => None,
+        })
     }
 }
 
@@ -112,7 +138,7 @@ where
         move |calls| {
             let mut cx = Context::from_waker(Waker::noop());
             for _ in 0..calls {
-                assert!(service.poll_ready(&mut cx).is_ready());
+                while service.poll_ready(&mut cx).is_pending() {}
                 let mut call = pin!(service.call(request.clone()));
                 // One that waits for a lock is asked until it has it.
                 while call.as_mut().poll(&mut cx).map(black_box).is_pending() {
@@ -126,7 +152,7 @@ where
 /// Makes so many calls of a service, keeps those that have no answer, and measures calls that are refused from then on.
 pub fn refusals<S>(name: &'static str, before: usize, service: S) -> Contender
 where
-    S: Service<Request, Future: Send> + Clone + Send + 'static,
+    S: Service<Request> + Clone + Send + 'static,
 {
     let (mut first, mut cx) = (service.clone(), Context::from_waker(Waker::noop()));
     let mut kept = Vec::new();
@@ -144,7 +170,7 @@ where
         move |calls| {
             let mut cx = Context::from_waker(Waker::noop());
             for _ in 0..calls {
-                assert!(service.poll_ready(&mut cx).is_ready());
+                while service.poll_ready(&mut cx).is_pending() {}
                 let mut call = pin!(service.call(request.clone()));
                 let answer = loop {
                     if let Poll::Ready(answer) = call.as_mut().poll(&mut cx) {
@@ -152,6 +178,36 @@ where
                     }
                 };
                 assert!(black_box(answer).is_err(), "{name} is not refused");
+            }
+        }
+    })
+}
+
+/// Calls a service, and reads its answer to the end.
+pub fn answers<S, T>(name: &'static str, make: impl Fn() -> S + 'static) -> Contender
+where
+    S: Service<Request, Response = T> + Send + 'static,
+    T: Stream<Item = Result<Event, Failure>> + Unpin,
+{
+    Contender::new(name, move || {
+        let (mut service, request) = (make(), request());
+        move |calls| {
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..calls {
+                while service.poll_ready(&mut cx).is_pending() {}
+                let mut call = pin!(service.call(request.clone()));
+                let answer = loop {
+                    if let Poll::Ready(answer) = call.as_mut().poll(&mut cx) {
+                        break answer;
+                    }
+                };
+                let Ok(mut reply) = answer else { panic!("{name} fails") };
+                let mut events = 0;
+                while let Poll::Ready(Some(event)) = Pin::new(&mut reply).poll_next(&mut cx) {
+                    assert!(black_box(event).is_ok(), "{name} fails");
+                    events += 1;
+                }
+                assert_eq!(events, 2, "{name} does not end");
             }
         }
     })

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use crate::chat::{Ask, BoxReply, Request, Tried};
 use crate::event::Fact;
@@ -15,6 +16,10 @@ use super::answer::Answer;
 use super::ladder::Ladder;
 use super::route::Route;
 use super::rung::{Case, Needs, Rung};
+
+/// What a rung that asks no model may take past the call's deadline: 1 s, a look into a cache or a line elsewhere. Our
+/// own take none of it; whoever gave a deadline waits no longer than that past it for each.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A way down in progress. Boxed, since nobody comes here on a good day.
 pub(super) type Climb = Pin<Box<dyn Future<Output = Result<BoxReply, Failure>> + Send>>;
@@ -53,11 +58,13 @@ async fn climb(
     Err(case.failure)
 }
 
-/// The answer of a rung, within its time. A rung that needs no model may use its own time even when the caller's is
-/// over: without it there would be no answer at all.
+/// The answer of a rung, within its time and the call's. A rung that needs no model has its [`GRACE`] even when the
+/// caller's time is over: without it there would be no answer at all.
 async fn timed(ladder: &Ladder, rung: &dyn Rung, case: &mut Case) -> Result<Answer, Failure> {
     let own = ladder.config.rung_timeout.and_then(|time| now().checked_add(time));
-    let deadline = case.request.call().deadline.filter(|_| rung.needs() != Needs::Nothing);
+    let grace = if rung.needs() == Needs::Nothing { now().checked_add(GRACE) } else { None };
+    let deadline =
+        case.request.call().deadline.map(|deadline| grace.map_or(deadline, |grace| grace.max(deadline)));
     let until = match (own, deadline) {
         (Some(own), Some(deadline)) => Some(own.min(deadline)),
         (own, deadline) => own.or(deadline),

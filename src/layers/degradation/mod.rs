@@ -113,11 +113,11 @@
 
 mod answer;
 #[cfg(feature = "cache")]
-mod cache;
+pub mod cache;
 mod canned;
 mod climb;
 mod config;
-mod defer;
+pub mod defer;
 mod future;
 mod gathered;
 mod graceful;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
@@ -61,27 +61,28 @@ where
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        let mut item = match this.ahead.next() {
-            Some(event) => Some(Ok(event)),
-            None => ready!(match &mut this.source {
+        // One value from the stream to the caller, looked at on the way: moves of it are what a chunk costs.
+        let mut polled = match this.ahead.next() {
+            Some(event) => Poll::Ready(Some(Ok(event))),
+            None => match &mut this.source {
                 Source::Whole(events) => Pin::new(events).poll_next(cx),
                 Source::Canned(events) => Pin::new(events).poll_next(cx),
                 Source::Gone => return Poll::Ready(None),
-            }),
+            },
         };
-        match &mut item {
-            Some(Ok(Event::Completed(completion))) => this.following.complete(completion),
-            Some(Ok(event)) => this.following.gathered.push(event),
-            Some(Err(failure)) => {
+        match &mut polled {
+            Poll::Ready(Some(Ok(Event::Completed(completion)))) => this.following.complete(completion),
+            Poll::Ready(Some(Ok(event))) => this.following.gathered.push(event),
+            Poll::Ready(Some(Err(failure))) => {
                 // The dead stream is gone, and settled, before anything is made of it.
                 this.source = Source::Gone;
                 if let Some(answer) = partial(&mut this.following, failure) {
-                    item = Some(Ok(answer));
+                    polled = Poll::Ready(Some(Ok(answer)));
                 }
             }
-            None => {}
+            Poll::Ready(None) | Poll::Pending => {}
         }
-        Poll::Ready(item)
+        polled
     }
 }
 

@@ -65,10 +65,8 @@ fn parts_without_names_are_refused() {
     assert_eq!(field(DegradationLayer::default().model_callable("small", callable)), "fallback_models");
 }
 
-/// Scenario: a configuration as files write it, in JSON and TOML; switches that are off; the defaults as the module's
-/// table prints them.
-/// Expected: MUST be read back as it was in each; a field that nobody knows MUST be refused; the code MUST say what is
-/// printed.
+/// Scenario: a configuration as files write it, in JSON and TOML; switches that are off; what is wrong in one.
+/// Expected: MUST be read back as it was in each; what nobody knows MUST be refused by its name.
 #[test]
 fn a_configuration_is_read_as_it_is_written() {
     let graceful =
@@ -108,11 +106,25 @@ fn a_configuration_is_read_as_it_is_written() {
         assert!(toml::from_str::<DegradationConfig>("graceful = true").is_err());
     }
     assert!(!toml.is_empty());
-    assert!(serde_json::from_str::<DegradationConfig>(r#"{"depth":1}"#).is_err());
+    for (text, says) in [
+        (r#"{"depth":1}"#, "unknown field `depth`"),
+        (r#"{"graceful":{"contact":"x"}}"#, "unknown field `contact`"),
+        (r#"{"rung_timeout":"soon"}"#, "expected a duration"),
+        (r#"{"max_partial":-1}"#, "-1 is below zero"),
+        (r#"{"graceful":true}"#, "give a value, or `false`"),
+    ] {
+        let error = serde_json::from_str::<DegradationConfig>(text).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
     assert!(
         serde_json::from_str::<DegradationConfig>(r#"{"max_partial":null}"#).unwrap().max_partial.is_none()
     );
+}
 
+/// Scenario: the defaults, as the module's tables print them.
+/// Expected: the code MUST say what is printed.
+#[test]
+fn the_defaults_are_as_they_are_told() {
     let DegradationConfig { max_depth, rung_timeout, max_partial, quality, .. } =
         DegradationConfig::default();
     assert_eq!((max_depth, rung_timeout, max_partial), (6, Some(Duration::from_secs(60)), Some(1024 * 1024)));

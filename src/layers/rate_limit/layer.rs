@@ -198,20 +198,19 @@ impl<K: Store> Clone for RateLimit<K> {
 
 impl<L: Ledger> State<L> {
     fn is_near_limit(&self, share: f64, now: Instant) -> bool {
-        let slots = self.most_in_flight().map_or(0.0, |most| f64::from(self.in_flight()) / f64::from(most));
-        slots.max(self.ledger.used(now)) >= share
+        self.slots.used().max(self.ledger.used(now)) >= share
     }
 
     fn snapshot(&self, now: Instant) -> KeySnapshot {
         KeySnapshot {
             key: self.key.clone(),
-            in_flight: self.in_flight(),
-            max_in_flight: self.most_in_flight(),
+            in_flight: self.slots.in_flight(),
+            max_in_flight: self.slots.most(),
             waiting: self.line.waiting(),
             frozen: self.ledger.frozen_until(now).map(|until| until.saturating_duration_since(now)),
             levels: self.ledger.levels(now),
-            usual_output: self.usual_output(),
-            estimate_factor: self.factor(),
+            usual_output: self.experience.usual_output(),
+            estimate_factor: self.experience.factor(),
         }
     }
 }

@@ -13,6 +13,9 @@ const LEAST: u32 = 20;
 /// traffic shows within as many.
 const WINDOW: u32 = 512;
 
+/// The usual output is looked up again each so many answers: it moves no faster.
+const REFRESH: u32 = 8;
+
 /// Estimates that must be off in a row, on the same side, before they are corrected.
 const ROW: u32 = 10;
 
@@ -41,14 +44,15 @@ impl Learner {
         Self { bins: [0; BINS], known: 0, factor: 1.0, row: 0, estimated: 0, used: 0 }
     }
 
-    /// An answer had so much output.
-    pub(super) fn output(&mut self, tokens: u64) {
+    /// An answer had so much output. Whether it is time to ask for the usual one again.
+    pub(super) fn output(&mut self, tokens: u64) -> bool {
         self.bins[bin(tokens)] += 1;
         self.known += 1;
         if self.known >= WINDOW {
             self.bins.iter_mut().for_each(|count| *count /= 2);
             self.known = self.bins.iter().sum();
         }
+        self.known >= LEAST && (self.known == LEAST || self.known.is_multiple_of(REFRESH))
     }
 
     /// What 95 % of the answers stayed below, once enough are known.
@@ -67,8 +71,8 @@ impl Learner {
     }
 
     /// An input estimated at so much had so much. Ten in a row that are off on the same side move the factor by what
-    /// they were off.
-    pub(super) fn input(&mut self, estimated: u64, used: u64) {
+    /// they were off. Whether it moved.
+    pub(super) fn input(&mut self, estimated: u64, used: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let ratio = |used: u64, estimated: u64| used as f64 / estimated.max(1) as f64;
         let off = ratio(used, estimated);
@@ -77,15 +81,17 @@ impl Learner {
             (self.row, self.estimated, self.used) = (0, 0, 0);
         }
         if side == 0 {
-            return;
+            return false;
         }
         self.row += side;
         self.estimated = self.estimated.saturating_add(estimated);
         self.used = self.used.saturating_add(used);
-        if self.row.unsigned_abs() >= ROW {
-            self.factor = (self.factor * ratio(self.used, self.estimated)).clamp(FACTOR.0, FACTOR.1);
-            (self.row, self.estimated, self.used) = (0, 0, 0);
+        if self.row.unsigned_abs() < ROW {
+            return false;
         }
+        self.factor = (self.factor * ratio(self.used, self.estimated)).clamp(FACTOR.0, FACTOR.1);
+        (self.row, self.estimated, self.used) = (0, 0, 0);
+        true
     }
 
     /// By what an estimate is to be multiplied.
@@ -107,7 +113,7 @@ fn bin(tokens: u64) -> usize {
 fn edge(bin: usize) -> u32 {
     let (doubling, within) = (bin / 4, bin % 4);
     let next = (5 + within) << doubling;
-    u32::try_from((next / 4).saturating_sub(1).max(1)).unwrap_or(u32::MAX)
+    u32::try_from(next.div_ceil(4) - 1).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -129,13 +135,13 @@ mod tests {
     #[test]
     fn the_usual_output_is_that_of_95_in_100() {
         let mut learner = Learner::new();
-        (0..19).for_each(|_| learner.output(100));
+        (0..19).for_each(|_| _ = learner.output(100));
         assert_eq!(learner.usual_output(), None);
         for n in 0..100 {
             learner.output(if n % 16 == 0 { 4_000 } else { 100 });
         }
         assert!(learner.usual_output().is_some_and(|usual| (4_000..=5_000).contains(&usual)));
-        (0..2_000).for_each(|_| learner.output(100));
+        (0..2_000).for_each(|_| _ = learner.output(100));
         assert_eq!(learner.usual_output(), Some(111));
     }
 
@@ -144,16 +150,16 @@ mod tests {
     #[test]
     fn ten_in_a_row_move_the_factor() {
         let mut learner = Learner::new();
-        (0..9).for_each(|_| learner.input(100, 200));
+        (0..9).for_each(|_| _ = learner.input(100, 200));
         learner.input(100, 100);
         assert!((learner.factor() - 1.0).abs() < 1e-9);
-        (0..10).for_each(|_| learner.input(100, 200));
+        (0..10).for_each(|_| _ = learner.input(100, 200));
         assert!((learner.factor() - 2.0).abs() < 1e-9);
-        (0..10).for_each(|_| learner.input(200, 100));
+        (0..10).for_each(|_| _ = learner.input(200, 100));
         assert!((learner.factor() - 1.0).abs() < 1e-9);
-        (0..40).for_each(|n| learner.input(200, if n % 2 == 0 { 100 } else { 400 }));
+        (0..40).for_each(|n| _ = learner.input(200, if n % 2 == 0 { 100 } else { 400 }));
         assert!((learner.factor() - 1.0).abs() < 1e-9);
-        (0..100).for_each(|_| learner.input(1, 1_000_000));
+        (0..100).for_each(|_| _ = learner.input(1, 1_000_000));
         assert!((learner.factor() - 8.0).abs() < 1e-9, "it stays within bounds");
     }
 }

@@ -52,7 +52,7 @@ enum Phase {
 
 impl<K: Store> Reservation<K> {
     pub(super) fn new(state: Arc<State<K::Ledger>>, call: CallId, costs: Costs, counted: bool) -> Self {
-        let round = state.round();
+        let round = state.slots.round();
         Self { state, call, costs, seen: 0, round, phase: Phase::Sent, counted, late_from: None, late: false }
     }
 
@@ -139,15 +139,15 @@ impl<K: Store> Observer for Reservation<K> {
         match how {
             End::Completed(Some(usage)) => {
                 let estimated = (!self.counted).then_some(self.costs.input);
-                state.learn(estimated, usage.input, usage.output);
+                state.experience.learn(estimated, usage.input, usage.output);
             }
             End::Failed(failure) => self.heed(failure),
             End::Completed(None) | End::Abandoned => {}
         }
-        state.give_slot_back();
+        state.slots.give_back();
         match how {
-            End::Failed(failure) if is_overload(failure) => state.adapt(self.round, true),
-            End::Completed(_) => state.adapt(self.round, self.late),
+            End::Failed(failure) if is_overload(failure) => state.slots.learn(self.round, true),
+            End::Completed(_) => state.slots.learn(self.round, self.late),
             End::Failed(_) | End::Abandoned => {}
         }
         state.line.wake();

@@ -208,7 +208,7 @@ proptest! {
     ) {
         let (one, other) = (bucket(100, 100), bucket(100, 100));
         let mut now = ORIGIN;
-        one.lower(remaining, Some(now + reset), now);
+        one.lower(remaining.into(), Some(now + reset), now);
         for ask in asks {
             if let Ask::Pass(time) = ask {
                 now += time;

@@ -165,3 +165,15 @@ fn an_unconfigured_dimension_stays_until_its_reset() {
         assert!(ledger.is_as_new(until));
     }
 }
+
+/// Scenario: two of sixty are left, of which six are for others; then ten of them.
+/// Expected: what is below zero MUST be waited for as a debt is, and the difference MUST be ours.
+#[test]
+fn headroom_is_left_to_others() {
+    let now = crate::time::now();
+    let ledger = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 60)], now);
+    ledger.calibrate(&told(Dimension::Tokens, Some(60), Some(10), None), 0.1, now);
+    assert_eq!(remaining(&ledger, Dimension::Tokens, now), 4);
+    ledger.calibrate(&told(Dimension::Tokens, Some(60), Some(2), None), 0.1, now);
+    assert_eq!(ask(&ledger, costs(1, 1), now), Err(Short::Until(now + second(5))));
+}

@@ -66,9 +66,9 @@ impl AnswerCache {
     pub fn new(config: CacheConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         // Both bounds in one weight: an answer weighs its bytes, and never less than its share of the count.
-        let least = u32::try_from(config.max_bytes / config.max_answers).unwrap_or(u32::MAX).max(1);
+        let least = u32::try_from(config.max_bytes / config.max_answers).unwrap_or(u32::MAX);
         let answers = Cache::builder()
-            .max_capacity(config.max_bytes.max(config.max_answers))
+            .max_capacity(config.max_bytes)
             .eviction_policy(EvictionPolicy::lru())
             .weigher(move |_, answer: &Arc<Answer>| {
                 u32::try_from(size(&answer.completion)).unwrap_or(u32::MAX).max(least)

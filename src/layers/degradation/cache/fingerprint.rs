@@ -7,7 +7,7 @@ use std::fmt::{Debug, Write};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::chat::{Content, Extra, Message, Options, Part, Request, Role, Source, Tool};
+use crate::chat::{Content, Extra, Message, Options, Part, Parts, Request, Role, Source, Tool};
 
 /// Digits of a date at the end of a model's name: `20250514`, `2024-08-06`.
 const DATE: usize = 8;
@@ -17,13 +17,16 @@ struct Ink(Sha256);
 
 /// The hash of a request in the scope of a caller.
 pub(super) fn fingerprint(request: &Request, scope: &str) -> [u8; 32] {
+    // Each field is named here, so that a new one is thought of. How an answer comes shapes nothing of it.
+    let Parts { model, messages, tools, options, extra, stream: _, protocol: _, extensions: _, estimate: _ } =
+        &**request;
     let mut ink = Ink(Sha256::new());
     ink.text("scope", scope);
-    ink.text("model", family(&request.model));
-    ink.list("messages", &request.messages, Ink::message);
-    ink.list("tools", &request.tools, Ink::tool);
-    ink.options(&request.options);
-    ink.extra(&request.extra);
+    ink.text("model", family(model));
+    ink.list("messages", messages, Ink::message);
+    ink.list("tools", tools, Ink::tool);
+    ink.options(options);
+    ink.extra(extra);
     ink.0.finalize().into()
 }
 
@@ -124,13 +127,22 @@ impl Ink {
     }
 
     fn options(&mut self, options: &Options) {
-        let Options { temperature, top_p, top_k, max_output_tokens, stop, seed, .. } = options;
+        let Options {
+            temperature,
+            top_p,
+            top_k,
+            max_output_tokens,
+            stop,
+            seed,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning,
+        } = options;
         self.plain("sampling", &(temperature, top_p, top_k, max_output_tokens, seed));
         self.list("stop", stop, |ink, text| ink.text("text", text));
-        self.plain("tool_choice", &(&options.tool_choice, options.parallel_tool_calls));
-        let reasoning = options.reasoning.as_ref();
-        self.plain("effort", &reasoning.map(|reasoning| &reasoning.effort));
-        self.extra(reasoning.map_or(&Extra::NONE, |reasoning| &reasoning.extra));
+        self.plain("tool_choice", &(tool_choice, parallel_tool_calls));
+        self.plain("effort", &reasoning.as_ref().map(|reasoning| &reasoning.effort));
+        self.extra(reasoning.as_ref().map_or(&Extra::NONE, |reasoning| &reasoning.extra));
     }
 
     fn extra(&mut self, extra: &Extra) {

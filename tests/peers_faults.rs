@@ -1,0 +1,212 @@
+//! Faults that layers of this kind are known to have, each as a law that ours keep.
+//!
+//! Most laws stand in the room they concern; [`LAWS`] says where, and a test looks that they still do. Those that
+//! concern several rooms at once, or threads, are below.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt};
+use support::{Log, Script, Stage, ask, read, request};
+use tokio::time::Instant;
+use tower::{Layer, Service, ServiceExt};
+use watertight::chat::{Event, Reply, Request, Watchers};
+use watertight::failure::{Code, Failure};
+use watertight::layers::bulkhead::{BulkheadConfig, DEFAULT_MAX_CONCURRENT, DEFAULT_MAX_WAIT};
+use watertight::layers::circuit_breaker::CircuitBreakerConfig;
+use watertight::layers::rate_limit::{Mode, RateLimitConfig};
+use watertight::layers::retry::{BudgetConfig, Jitter, RetryConfig};
+use watertight::layers::{
+    BulkheadLayer, CircuitBreakerLayer, FailoverLayer, RetryLayer, TokenAwareRateLimitLayer,
+};
+
+/// The law, and the test that holds us to it.
+const LAWS: [(&str, &str, &str); 27] = [
+    ("An old success does not delay opening.", BREAKER, "many_successes_do_not_keep_it_closed"),
+    ("A minimum of calls is enough to open.", BREAKER, "it_does_not_wait_for_a_full_window"),
+    ("An outcome costs the same whatever came before.", WINDOW, "it_holds_what_a_list_of_all_holds"),
+    ("A call from before does not close the circuit.", BREAKER, "a_call_from_before_does_not_close_it"),
+    (
+        "What can never pass a call is no configuration.",
+        BREAKER,
+        "a_configuration_that_cannot_work_is_refused",
+    ),
+    ("A call that is cut from outside is seen.", BREAKER, "calls_that_are_cut_are_seen"),
+    ("Each state is told as what it is.", BREAKER, "each_state_shows_as_it_is"),
+    ("A stated wait is obeyed by who tries again.", RETRY, "a_stated_wait_is_a_floor_and_has_a_ceiling"),
+    ("What cannot help is not tried again.", RETRY, "what_passes_is_tried_again_after_growing_waits"),
+    ("A refusal says when to come back.", BREAKER, "a_refusal_says_what_and_when"),
+    ("A refusal says when to come back.", LIMITER, "a_doomed_waiter_is_refused_at_once_with_the_instant"),
+    ("A failure keeps the error beneath it.", CONTRACT, "failures_pass_unwrapped"),
+    ("A layer asks nothing of an answer.", CONTRACT, "no_bound_of_an_answer_leaks"),
+    (
+        "Calls pay what they cost, each key its own.",
+        LIMITER,
+        "each_key_pays_for_its_own_calls_what_they_cost",
+    ),
+    ("Readiness that is not used costs nothing.", CONTRACT, "a_service_readied_and_dropped_loses_nothing"),
+    ("Readiness that is kept blocks nobody.", CONTRACT, "idle_readiness_blocks_nobody"),
+    ("Who waits is not polled.", CONTRACT, "nobody_spins"),
+    ("A layer applied again is the same layer.", CONTRACT, "a_layer_applied_twice_shares_its_state"),
+    ("No stretch of time sees two bursts.", LIMITER, "no_window_sees_two_bursts"),
+    ("A dear call is not starved.", LIMITER, "a_dear_call_is_not_starved_by_cheap_ones"),
+    ("Calls at once do not overshoot.", LIMITER, "calls_at_once_cannot_overshoot"),
+    ("Rests shrink again.", BREAKER, "rests_grow_shrink_and_obey"),
+    ("A rest heeds a stated wait.", BREAKER, "a_stated_wait_pauses_and_does_not_count"),
+    ("A mark at the head of a stream is skipped.", SSE, "one_leading_mark_is_skipped"),
+    ("Bytes that are no text do not end a stream.", SSE, "text_is_decoded_after_framing"),
+    ("A large event is read in linear time.", SSE, "a_frame_is_a_slice_and_a_large_one_is_linear"),
+    ("A slot lasts to the end of the answer.", LIMITER, "a_slot_is_held_to_the_end_of_the_stream"),
+];
+
+const BREAKER: &str = "tests/circuit_breaker.rs";
+const CONTRACT: &str = "tests/contract/main.rs";
+const LIMITER: &str = "tests/rate_limit.rs";
+const RETRY: &str = "tests/retry.rs";
+const SSE: &str = "src/protocol/sse/tests.rs";
+const WINDOW: &str = "src/layers/circuit_breaker/window.rs";
+
+/// Threads that draw on one account at once, the calls of each, and the retries that they have among them.
+const THREADS: usize = 4;
+const CALLS: usize = 20;
+const RESERVE: u32 = 10;
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// Whether a source holds a test of this name.
+fn holds(source: &str, test: &str) -> bool {
+    source.contains(&format!("fn {test}("))
+}
+
+/// Scenario: the table of laws.
+/// Expected: each MUST be held by a test where the table says; a test that is not there MUST be missed.
+#[test]
+fn each_law_is_held_where_it_is_said_to_be() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (law, file, test) in LAWS {
+        let source = std::fs::read_to_string(root.join(file)).unwrap();
+        assert!(holds(&source, test), "{law} {file} has no {test}");
+        assert!(!holds(&source, &format!("{test}_no_more")));
+    }
+}
+
+/// A retry with a reserve of so many, and nothing else.
+fn reserve(retries: u32) -> RetryLayer {
+    let budget = BudgetConfig { ratio: f64::MIN_POSITIVE, reserve: retries, window: HOUR };
+    let config = RetryConfig {
+        retries: 1,
+        base: Duration::from_millis(1),
+        jitter: Jitter::None,
+        budget: Some(budget),
+        ..RetryConfig::default()
+    };
+    RetryLayer::new(config).unwrap()
+}
+
+/// Calls what always fails, from several threads at once, each with a layer of these. The retries that were made.
+fn retries(layers: [RetryLayer; THREADS]) -> usize {
+    let log = Log::default();
+    std::thread::scope(|scope| {
+        for layer in layers {
+            let log = &log;
+            scope.spawn(move || {
+                let clock =
+                    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+                clock.unwrap().block_on(async {
+                    let mut service = layer.layer(Stage::new("a", log, [Script::fails(Code::Server)]));
+                    for _ in 0..CALLS {
+                        ask(&mut service, request()).await.1.unwrap_err();
+                    }
+                });
+            });
+        }
+    });
+    log.calls().len() - THREADS * CALLS
+}
+
+/// Scenario: four threads make 20 calls each that fail, with a reserve of 10 retries among them.
+/// Expected: 10 retries MUST be made; four layers, each with a reserve of its own, MUST be told apart.
+#[test]
+fn a_retry_budget_is_not_overdrawn_by_threads() {
+    let shared = reserve(RESERVE);
+    assert_eq!(retries([(); THREADS].map(|()| shared.clone())), RESERVE as usize);
+    assert_eq!(retries([(); THREADS].map(|()| reserve(RESERVE))), THREADS * RESERVE as usize);
+}
+
+/// What a call through a retry and a failover over this gate is refused with, once these calls were made and kept.
+async fn refusal<S, E, W>(gate: impl Layer<Stage, Service = S>, script: Script, before: usize) -> Failure
+where
+    S: Service<Request, Response = Reply<E, W>, Error = Failure> + Clone,
+    E: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+{
+    let log = Log::default();
+    let mut gate = gate.layer(Stage::new("a", &log, [script]));
+    let mut kept = Vec::new();
+    for _ in 0..before {
+        kept.push(gate.ready().await.unwrap().call(request()).await);
+    }
+    let sent = log.calls().len();
+    let start = Instant::now();
+    let stack = FailoverLayer::new([]).layer(RetryLayer::default().layer(gate));
+    let refused = stack.oneshot(request()).await.unwrap_err();
+    assert_eq!(log.calls().len(), sent, "{refused:?}: it was sent all the same");
+    assert_eq!(start.elapsed(), Duration::ZERO, "{refused:?}: it was tried again");
+    refused
+}
+
+/// Scenario: an open breaker, a full bulkhead and a limit used up refuse a call beneath a retry and a failover.
+/// Expected: the refusal MUST come up at once as it is: ours, with its code, the name of who refused, and when to
+/// come back; and nothing MUST be sent.
+#[tokio::test(start_paused = true)]
+async fn every_refusal_comes_up_whole() {
+    let (says, fails) = (|| Script::says("x"), Script::fails(Code::Server));
+    let circuit = CircuitBreakerConfig { failures: Some(1), jitter: 0.0, ..CircuitBreakerConfig::default() };
+    let wall = BulkheadConfig { max_concurrent: Some(1), max_waiting: 0, ..BulkheadConfig::default() };
+    let limits = RateLimitConfig {
+        requests_per_minute: Some(1),
+        mode: Mode::Reject,
+        burst: Some(1.0),
+        ..RateLimitConfig::default()
+    };
+    let circuit = CircuitBreakerLayer::new(circuit).unwrap().named("provider:a");
+    let wall = BulkheadLayer::new(wall).unwrap().named("provider:a");
+    let limits = TokenAwareRateLimitLayer::new(limits).unwrap().named("provider:a");
+    for (refused, code, wait) in [
+        (refusal(circuit, fails, 1).await, Code::CircuitOpen, Some(Duration::from_secs(30))),
+        (refusal(wall, says(), 1).await, Code::BulkheadFull, None),
+        (refusal(limits, says(), 1).await, Code::LimiterFull, Some(Duration::from_secs(60))),
+    ] {
+        assert_eq!(refused.code(), code);
+        assert!(refused.is_local() && !refused.judgement().retry, "{refused:?}");
+        assert!(refused.message().contains("provider:a"), "{refused:?}");
+        let told = refused.retry_after().unwrap_or_else(|| panic!("{refused:?} says not when"));
+        assert!(wait.is_none_or(|wait| told == wait) && !told.is_zero(), "{refused:?}: {told:?}");
+    }
+}
+
+/// Scenario: as many replies as a bulkhead has slots are held half read; one more call comes; then one reply is read
+/// to its end.
+/// Expected: the call MUST wait while all are held, though their heads came long ago, and no longer than the longest
+/// wait by default; the next MUST pass once a reply has ended.
+#[tokio::test(start_paused = true)]
+async fn a_slot_lasts_to_the_last_event_and_nobody_waits_for_ever() {
+    let log = Log::default();
+    let mut service = BulkheadLayer::default().layer(Stage::new("a", &log, [Script::says("x")]));
+    let mut held = Vec::new();
+    for _ in 0..DEFAULT_MAX_CONCURRENT {
+        let mut reply = service.ready().await.unwrap().call(request()).await.unwrap();
+        reply.next().await.unwrap().unwrap();
+        held.push(reply);
+    }
+    let start = Instant::now();
+    let refused = service.ready().await.unwrap().call(request()).await.unwrap_err();
+    assert_eq!((refused.code(), start.elapsed()), (Code::BulkheadFull, DEFAULT_MAX_WAIT));
+    read(held.pop().unwrap()).await.1.unwrap();
+    let start = Instant::now();
+    ask(&mut service, request()).await.1.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
