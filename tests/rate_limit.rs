@@ -664,7 +664,7 @@ fn run(callers: &[Guest], config: RateLimitConfig) -> (Ran, KeySnapshot, u64) {
                     sleep(Duration::from_millis(caller.cost * 20)).await;
                     let _ = read(reply).await;
                 };
-                let leaves = caller.leaves.map_or(secs(1_000), Duration::from_millis);
+                let leaves = Duration::from_millis(caller.leaves.unwrap_or(1_000_000));
                 let _ = tokio::time::timeout(leaves, whole).await;
             }
         });

@@ -83,7 +83,8 @@ where
 
     fn follow<O: Observer>(self, mut watch: Watch<O>) -> Self::Followed<O> {
         let verdict = failure_of(&self);
-        watch.meet(self.extensions().get().unwrap_or(&Limits::default()));
+        let untold = Limits::default();
+        watch.meet(self.extensions().get().unwrap_or(&untold));
         self.map(|body| {
             let mut watched = Watched { body, watch, verdict };
             // Nobody polls a body that is empty from the start, so its end must be noticed here.

@@ -197,7 +197,7 @@ impl RateLimitConfig {
 
     /// The most calls in flight, declared or guessed.
     pub(super) fn most_in_flight(&self) -> Option<u32> {
-        self.max_concurrency.or(self.profile.guesses().in_flight)
+        self.max_concurrency.or_else(|| self.profile.guesses().in_flight)
     }
 
     pub(super) fn reserves(&self) -> ReserveOutput {
