@@ -44,7 +44,7 @@ pub(crate) struct Config {
     pub(crate) idle_ms: Option<u64>,
     pub(crate) keepalive: String,
     pub(crate) breaker: Option<Value>,
-    pub(crate) bulkhead: Option<Value>,
+    pub(crate) bulkhead: Option<Bulkhead>,
     pub(crate) limiter: Option<Value>,
     pub(crate) cooldown_ms: Option<u64>,
     pub(crate) now: Option<String>,
@@ -60,6 +60,24 @@ pub(crate) struct Backoff {
     pub(crate) base_ms: u64,
     pub(crate) cap_ms: u64,
     pub(crate) jitter: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bulkhead {
+    pub(crate) max_concurrent: u32,
+    #[serde(default)]
+    pub(crate) mode: Mode,
+    pub(crate) max_queue: Option<u32>,
+}
+
+/// What becomes of a call that finds no slot.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    #[default]
+    Wait,
+    Reject,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

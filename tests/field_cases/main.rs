@@ -80,7 +80,6 @@ fn needs(case: &Case) -> Option<&'static str> {
     let gated = |config: &case::Config| {
         [
             (config.breaker.is_some(), "needs the circuit breaker"),
-            (config.bulkhead.is_some(), "needs the bulkhead"),
             (config.limiter.is_some(), "needs the rate limiter"),
         ]
         .into_iter()

@@ -13,16 +13,17 @@ use tower::{Layer, Service, ServiceExt};
 use watertight::chat::{Ask, Assembler, CallId, Completion, Event, Message, Protocol, Request};
 use watertight::event::{Fact, Facts};
 use watertight::failure::{BoxError, ConfigError, Failure};
+use watertight::layers::bulkhead::BulkheadConfig;
 use watertight::layers::failover::FailoverConfig;
 use watertight::layers::retry::{Jitter, RetryConfig};
 use watertight::layers::timeout::{Clocks, KeepAlive};
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, RetryLayer};
+use watertight::layers::{BulkheadLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer};
 use watertight::protocol;
 use watertight::provider::{HttpClient, Profile, Provider};
 use watertight::testing::{Journal, Player, Script, Server};
 use watertight::time::Wall;
 
-use crate::case::{Call, Case, Config};
+use crate::case::{Call, Case, Config, Mode};
 use crate::expect;
 
 /// How long a case may take on the paused clock before it is said to hang.
@@ -206,7 +207,7 @@ where
     seen.partial = Some(assembler.partial());
 }
 
-/// The stack of the cases: failover around retry around clocks around a provider.
+/// The stack of the cases: a bulkhead around failover around retry around clocks around a provider.
 fn stack<C, B>(
     case: &Case,
     clients: Vec<(C, String)>,
@@ -243,7 +244,21 @@ where
     }
     let first = candidates.remove(0);
     let failover = FailoverLayer::new(candidates).named(config.providers.iter().map(String::as_str))?;
-    Ok(failover.config(failover_config(config))?.layer(first))
+    let failover = failover.config(failover_config(config))?.layer(first);
+    Ok(BulkheadLayer::new(bulkhead(config))?.facts(facts).layer(failover))
+}
+
+/// Without one in the case, none that anybody would notice.
+pub(crate) fn bulkhead(config: &Config) -> BulkheadConfig {
+    let product = BulkheadConfig::default();
+    let Some(bulkhead) = &config.bulkhead else {
+        return BulkheadConfig { max_concurrent: None, ..product };
+    };
+    let max_waiting = match bulkhead.mode {
+        Mode::Reject => 0,
+        Mode::Wait => bulkhead.max_queue.unwrap_or(product.max_waiting),
+    };
+    BulkheadConfig { max_concurrent: Some(bulkhead.max_concurrent), max_waiting, ..product }
 }
 
 pub(crate) fn retry(config: &Config) -> Result<RetryConfig, ConfigError> {

@@ -79,6 +79,7 @@ fn config(row: &Value) -> Result<(), String> {
         let none = retry.retries == 0;
         RetryLayer::new(retry)?;
         run::clocks(&config)?;
+        run::bulkhead(&config).validate()?;
         chain(&config)?;
         Ok(none)
     });
