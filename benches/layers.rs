@@ -14,6 +14,7 @@ use futures_util::Stream;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch};
+use watertight::event::Facts;
 use watertight::failure::Failure;
 use watertight::key::{Caller, KeyBy};
 use watertight::layers::bulkhead::BulkheadConfig;
@@ -149,8 +150,8 @@ impl Service<Request> for Nought {
     }
 }
 
-/// Calls of one thread between two looks at the clock.
-const ROUND: usize = 1_000;
+/// Calls of one thread between two looks at the clock: so many that two threads are at it at the same time.
+const ROUND: usize = 20_000;
 
 /// Calls from as many threads as the row says, each with a clone of the service and a request of its own. Read the time
 /// of an item: a call of one of them.
@@ -197,6 +198,13 @@ fn round_bare(bencher: Bencher<'_, '_>) {
 #[divan::bench(threads = [1, 2])]
 fn round_bulkhead(bencher: Bencher<'_, '_>) {
     rounds(bencher, &BulkheadLayer::default().layer(Nought), plain_request);
+}
+
+/// The same without its facts: what they cost where nobody listens is the difference.
+#[divan::bench(threads = [1, 2])]
+fn round_bulkhead_untold(bencher: Bencher<'_, '_>) {
+    let layer = BulkheadLayer::default().facts(&Facts::from_fn(|_| ()));
+    rounds(bencher, &layer.layer(Nought), plain_request);
 }
 
 #[divan::bench(threads = [1, 2])]

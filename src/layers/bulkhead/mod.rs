@@ -39,7 +39,7 @@
 //! | `max_waiting` | 32 | four rounds of those at work |
 //! | `max_wait` | 30 s | the clock between two outputs: after it the other side is taken for dead |
 //! | `budget` | none | [`BulkheadConfig::users`] has one, of the three lines below |
-//! | `budget.tokens` | 100,000 | an agent at work without a pause; a tenth of what a small organisation is granted |
+//! | `budget.tokens` | 100,000 | ten turns of an agent a minute; a tenth of what an organisation is granted at first |
 //! | `budget.window` | 60 s | providers count by the minute |
 //! | `budget.warn_at` | 0.8 | enough is left for a few more turns |
 //! | `max_keys` | 1,000,000 | some 200 MB at the worst; keys as good as fresh make room |
@@ -57,6 +57,10 @@
 //! # Cancellation
 //! A call dropped in line gives its place up, and a turn it had is given on. A call dropped at work gives its slot back.
 //! Nothing is left behind, and no task or timer goes on. Tools that block are another matter: see [`BlockingTool`].
+//!
+//! # Cost
+//! A call that passes changes one atomic word when it comes and when it goes; the lock is for those who wait. No clock is
+//! read for it and nothing is allocated. A budget adds a lock and one look at the clock, a key one look into a map.
 //!
 //! # Order
 //! Right: outermost, around failover and retry: one call of a user is one slot, whatever it takes to answer it.
