@@ -102,6 +102,9 @@ mod ledger;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod permit;
+mod pool;
+#[cfg(feature = "sessions")]
+mod session;
 #[cfg(feature = "sessions")]
 mod session_config;
 #[cfg(feature = "sessions")]
@@ -122,6 +125,8 @@ pub use layer::{Bulkhead, BulkheadLayer};
 pub use ledger::Kind;
 pub use permit::Permit;
 #[cfg(feature = "sessions")]
+pub use session::{Held, Session, SessionSnapshot};
+#[cfg(feature = "sessions")]
 pub use session_config::{
     DEFAULT_MAX_DISK, DEFAULT_MAX_FILES, DEFAULT_MAX_HANDLES, DEFAULT_MAX_MEMORY, DEFAULT_MAX_SESSIONS,
     SessionConfig,
@@ -129,5 +134,5 @@ pub use session_config::{
 #[cfg(feature = "sessions")]
 pub use session_file::SessionFile;
 #[cfg(feature = "sessions")]
-pub use sessions::{Held, Session, SessionSnapshot, Sessions};
+pub use sessions::Sessions;
 pub use snapshot::{BudgetSnapshot, BulkheadSnapshot, StateSnapshot};

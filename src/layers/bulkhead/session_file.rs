@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use crate::failure::{Code, Failure};
 
 use super::ledger::Kind;
-use super::sessions::{Held, Session};
+use super::session::{Held, Session};
 
 /// A new file in the directory of a session.
 ///

@@ -1,19 +1,14 @@
 //! Sessions: a directory of their own, and caps on what they hold.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-use serde::Serialize;
-use tempfile::TempDir;
 
 use crate::chat::CallId;
 use crate::event::{Fact, Facts};
 use crate::failure::{Code, ConfigError, Failure};
 use crate::key::SessionId;
 
-use super::ledger::{Kind, Ledger, Over};
+use super::session::{Inner, Session, SessionSnapshot};
 use super::session_config::SessionConfig;
 use super::state::{GATE, refusal};
 
@@ -23,44 +18,13 @@ pub struct Sessions {
     shared: Arc<Shared>,
 }
 
-/// A session: it ends when its last clone is dropped and all it held was given back. Its directory is then removed.
-#[derive(Clone)]
-pub struct Session {
-    inner: Arc<Inner>,
-}
-
-/// Something a session holds; given back on drop.
+/// What the sessions of one layer of them share.
 #[derive(Debug)]
-pub struct Held {
-    session: Session,
-    kind: Kind,
-    amount: u64,
-}
-
-/// A session at one instant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct SessionSnapshot {
-    /// Its id.
-    pub id: String,
-    /// What it holds of each kind, and how much it may.
-    pub held: Vec<(Kind, u64, u64)>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    name: Box<str>,
-    config: SessionConfig,
+pub(super) struct Shared {
+    pub(super) name: Box<str>,
+    pub(super) config: SessionConfig,
     facts: Facts,
-    open: Mutex<HashMap<SessionId, Weak<Inner>>>,
-}
-
-struct Inner {
-    id: SessionId,
-    shared: Arc<Shared>,
-    ledger: Mutex<Ledger>,
-    /// Removed on drop.
-    directory: TempDir,
+    pub(super) open: Mutex<HashMap<SessionId, Weak<Inner>>>,
 }
 
 // === impl Sessions ===
@@ -100,7 +64,7 @@ impl Sessions {
         let opened = {
             let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
             match open.get(id).and_then(Weak::upgrade) {
-                Some(inner) => Ok(Session { inner }),
+                Some(inner) => Ok(Session::of(inner)),
                 None => self.shared.make(id, &mut open),
             }
         };
@@ -125,7 +89,7 @@ impl Sessions {
         // Those whose last clone goes away meanwhile end when this list does, with the lock open again.
         let open: Vec<_> = {
             let open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.values().filter_map(Weak::upgrade).map(|inner| Session { inner }).collect()
+            open.values().filter_map(Weak::upgrade).map(Session::of).collect()
         };
         let mut all: Vec<_> = open.iter().map(Session::snapshot).collect();
         all.sort_by(|one, other| one.id.cmp(&other.id));
@@ -153,119 +117,15 @@ impl Shared {
             let message = format!("{name}:{}: no directory can be made", id.as_str());
             Failure::local(Code::Server, message).with_source(error)
         })?;
-        let (shared, ledger) = (Arc::clone(self), Mutex::default());
-        let inner = Arc::new(Inner { id: id.clone(), shared, ledger, directory });
+        let inner = Arc::new(Inner::new(id, self, directory));
         open.insert(id.clone(), Arc::downgrade(&inner));
-        Ok(Session { inner })
+        Ok(Session::of(inner))
     }
 
-    fn emit_refused(&self, id: &SessionId, failure: &Failure) {
+    pub(super) fn emit_refused(&self, id: &SessionId, failure: &Failure) {
         let key = format!("{}:{}", self.name, id.as_str());
         self.facts.emit(&Fact::Refused { call: CallId::default(), gate: GATE, key: &key, failure });
     }
 }
 
 type Open = HashMap<SessionId, Weak<Inner>>;
-
-// === impl Session ===
-
-impl Session {
-    /// Its id.
-    #[must_use]
-    pub fn id(&self) -> &SessionId {
-        &self.inner.id
-    }
-
-    /// Its directory, removed with all that is in it when the session ends.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.inner.directory.path()
-    }
-
-    /// Takes so much of a kind, until what is returned is dropped.
-    ///
-    /// # Errors
-    /// [`Code::BulkheadFull`], which names the session, the kind, what is held and how much may be.
-    pub fn hold(&self, kind: Kind, amount: u64) -> Result<Held, Failure> {
-        self.take(kind, amount)?;
-        Ok(Held { session: self.clone(), kind, amount })
-    }
-
-    /// How much it holds of a kind.
-    #[must_use]
-    pub fn held(&self, kind: Kind) -> u64 {
-        self.inner.ledger.lock().unwrap_or_else(PoisonError::into_inner).held(kind)
-    }
-
-    /// What it holds.
-    #[must_use]
-    pub fn snapshot(&self) -> SessionSnapshot {
-        let ledger = *self.inner.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let config = &self.inner.shared.config;
-        let held = Kind::ALL.map(|kind| (kind, ledger.held(kind), config.most(kind)));
-        SessionSnapshot { id: self.inner.id.as_str().to_owned(), held: held.to_vec() }
-    }
-
-    pub(super) fn take(&self, kind: Kind, amount: u64) -> Result<(), Failure> {
-        let Inner { id, shared, ledger, .. } = &*self.inner;
-        let limit = shared.config.most(kind);
-        let taken = ledger.lock().unwrap_or_else(PoisonError::into_inner).take(kind, amount, limit);
-        taken.map_err(|Over { current, limit }| {
-            let (name, id_word) = (&shared.name, id.as_str());
-            let message = format!(
-                "{name}:{id_word}: {current} of {limit} of its {kind} taken, and {amount} more asked"
-            );
-            let failure = refusal(&message, None);
-            shared.emit_refused(id, &failure);
-            failure
-        })
-    }
-
-    pub(super) fn give_back(&self, kind: Kind, amount: u64) {
-        self.inner.ledger.lock().unwrap_or_else(PoisonError::into_inner).give_back(kind, amount);
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.snapshot().fmt(f)
-    }
-}
-
-// === impl Inner ===
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another of the same id may have been opened since.
-        if open.get(&self.id).is_some_and(|known| known.strong_count() == 0) {
-            open.remove(&self.id);
-        }
-    }
-}
-
-// === impl Held ===
-
-impl Held {
-    /// How much it is.
-    #[must_use]
-    pub const fn amount(&self) -> u64 {
-        self.amount
-    }
-
-    /// Takes so much more.
-    ///
-    /// # Errors
-    /// As [`Session::hold`]; then it is what it was.
-    pub fn grow(&mut self, more: u64) -> Result<(), Failure> {
-        self.session.take(self.kind, more)?;
-        self.amount += more;
-        Ok(())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.session.give_back(self.kind, self.amount);
-    }
-}
