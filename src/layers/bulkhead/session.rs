@@ -69,7 +69,7 @@ impl Session {
     /// Takes so much of a kind, until what is returned is dropped.
     ///
     /// # Errors
-    /// [`Code::BulkheadFull`], which names the session, the kind, what is held and how much may be.
+    /// [`Code::BulkheadFull`](crate::failure::Code::BulkheadFull), which names the session, the kind, what is held and how much may be.
     pub fn hold(&self, kind: Kind, amount: u64) -> Result<Held, Failure> {
         self.take(kind, amount)?;
         Ok(Held { session: self.clone(), kind, amount })
