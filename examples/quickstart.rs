@@ -61,7 +61,8 @@ async fn main() -> Result<(), BoxError> {
         println!("\n\x1b[1m{what}\x1b[0m");
         ask(&mut service, question).await?;
     }
-    Ok(println!())
+    println!();
+    Ok(())
 }
 
 /// All seven layers, and a reset: for each provider retry, breaker, limiter and clocks; around them the rest.

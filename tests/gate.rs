@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use support::{Act, Log, Script, Stage, fail, request};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Service, ServiceExt, service_fn};
 use watertight::chat::{End, Observer, Outcome, Request};
@@ -96,18 +96,14 @@ async fn slow(_: Request) -> Result<Plain<()>, Failure> {
 async fn a_waiter_holds_no_readiness() {
     let ledger = Ledger::default();
     let one_slot = ConcurrencyLimit::new(service_fn(slow), 1);
-    let mut waits = Gate::new(one_slot.clone(), Says(Word::Later(100), ledger.clone()));
     let mut calls = Vec::new();
     for _ in 0..5 {
-        // Every clone is readied in turn, which takes the slot; its call must give it back.
-        let mut call = Box::pin(waits.ready().await.unwrap().call(request()));
+        let mut gate = Gate::new(one_slot.clone(), Says(Word::Later(100), ledger.clone()));
+        // Readiness takes the slot. It stays with the gate, and goes with it; were it the waiter's, the next would hang.
+        let ready = timeout(Duration::from_secs(1), gate.ready()).await.expect("a waiter holds the slot");
+        let mut call = Box::pin(ready.unwrap().call(request()));
         assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         calls.push(call);
-        let inner = std::mem::replace(
-            &mut waits,
-            Gate::new(one_slot.clone(), Says(Word::Later(100), ledger.clone())),
-        );
-        drop(inner);
     }
     let begun = tokio::time::Instant::now();
     Gate::new(one_slot, Says(Word::Yes, ledger.clone())).oneshot(request()).await.unwrap();

@@ -173,17 +173,9 @@ async fn holds<A: Slots>(slots: A, script: &[Act]) -> Result<(), TestCaseError> 
     let mut limit = LIMIT;
     for (number, act) in (0..).zip(script) {
         let before: Vec<_> = (0..KEYS).map(|key| slots.load(key).0).collect();
-        let at_work = |key| inside.0.lock().unwrap().at_work.get(&name(key)).copied().unwrap_or(0);
         match *act {
             Act::Arrive { key, within, patient } => {
-                let mut request = ToolRequest::new(ToolCall::default()).attach(Caller::new(name(key)));
-                request = request.attach(Number(number));
-                if let Some(ms) = within {
-                    request = request.within(Duration::from_millis(ms));
-                }
-                let mut call = request.call();
-                call.patient = patient;
-                request.set_call(call);
+                let request = arrives(number, key, within, patient);
                 let flag = Arc::new(Flag(AtomicBool::new(true)));
                 let call = Box::pin(service.call(request));
                 live.push(Live { number, key, since: Instant::now(), flag, call });
@@ -210,22 +202,9 @@ async fn holds<A: Slots>(slots: A, script: &[Act]) -> Result<(), TestCaseError> 
             }
         }
         live = drive(live);
-        for key in 0..KEYS {
-            let (in_flight, waiting) = slots.load(key);
-            prop_assert_eq!(in_flight, at_work(key), "{:?}: what is counted is not what works", act);
-            let most = limit.max(before[key]);
-            prop_assert!(in_flight <= most, "{act:?}: {in_flight} in flight, {most} at most");
-            prop_assert!(waiting == 0 || in_flight >= limit, "{act:?}: somebody is forgotten");
-            let in_line = live.iter().filter(|live| live.key == key).count() - in_flight as usize;
-            prop_assert_eq!(in_line, waiting as usize, "{:?}: in line", act);
-        }
-        let seen = inside.0.lock().unwrap();
-        for order in seen.order.values() {
-            prop_assert!(order.is_sorted(), "{act:?}: {order:?} is not the order of arrivals");
-        }
-        for Live { number, since, key, .. } in &live {
-            let works = seen.order.get(&name(*key)).is_some_and(|order| order.contains(number));
-            prop_assert!(works || since.elapsed() <= MAX_WAIT, "{act:?}: {number} waits too long");
+        for (key, before) in before.into_iter().enumerate() {
+            laws_of(&slots, &inside, &live, key, (limit.max(before), limit))
+                .map_err(|error| TestCaseError::fail(format!("{act:?}: {error}")))?;
         }
     }
     drop(live);
@@ -233,6 +212,44 @@ async fn holds<A: Slots>(slots: A, script: &[Act]) -> Result<(), TestCaseError> 
         prop_assert_eq!(slots.load(key), (0, 0), "something is left");
     }
     Ok(())
+}
+
+/// Holds one key to the laws, at one instant.
+fn laws_of<A: Slots, F>(
+    slots: &A,
+    inside: &Inside,
+    live: &[Live<F>],
+    key: usize,
+    (most, limit): (u32, u32),
+) -> Result<(), TestCaseError> {
+    let seen = inside.0.lock().unwrap();
+    let ((in_flight, waiting), name) = (slots.load(key), name(key));
+    let at_work = seen.at_work.get(&name).copied().unwrap_or(0);
+    prop_assert_eq!(in_flight, at_work, "what is counted is not what works");
+    prop_assert!(in_flight <= most, "{in_flight} in flight, {most} at most");
+    prop_assert!(waiting == 0 || in_flight >= limit, "somebody is forgotten");
+    let own = || live.iter().filter(|live| live.key == key);
+    prop_assert_eq!(own().count(), (in_flight + waiting) as usize, "in flight and in line");
+    let none = Vec::new();
+    let order = seen.order.get(&name).unwrap_or(&none);
+    prop_assert!(order.is_sorted(), "{order:?} is not the order of arrivals");
+    for Live { number, since, .. } in own() {
+        let works = order.contains(number);
+        prop_assert!(works || since.elapsed() <= MAX_WAIT, "{number} waits too long");
+    }
+    Ok(())
+}
+
+fn arrives(number: u32, key: usize, within: Option<u64>, patient: bool) -> ToolRequest {
+    let mut request =
+        ToolRequest::new(ToolCall::default()).attach(Caller::new(name(key))).attach(Number(number));
+    if let Some(ms) = within {
+        request = request.within(Duration::from_millis(ms));
+    }
+    let mut call = request.call();
+    call.patient = patient;
+    request.set_call(call);
+    request
 }
 
 fn answer(inside: &Inside, at: usize, fails: bool) {

@@ -44,7 +44,7 @@ pub(crate) struct Config {
     pub(crate) idle_ms: Option<u64>,
     pub(crate) keepalive: String,
     pub(crate) breaker: Option<Breaker>,
-    pub(crate) bulkhead: Option<Value>,
+    pub(crate) bulkhead: Option<Bulkhead>,
     pub(crate) limiter: Option<Limiter>,
     pub(crate) cooldown_ms: Option<u64>,
     pub(crate) now: Option<String>,
@@ -71,6 +71,24 @@ pub(crate) struct Breaker {
     pub(crate) half_open_max: u32,
 }
 
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bulkhead {
+    pub(crate) max_concurrent: u32,
+    #[serde(default)]
+    pub(crate) mode: Mode,
+    pub(crate) max_queue: Option<u32>,
+}
+
+/// What becomes of a call that finds no slot.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    #[default]
+    Wait,
+    Reject,
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Target {
@@ -91,7 +109,8 @@ pub(crate) struct PerCall {
 pub(crate) struct Limiter {
     pub(crate) tokens_per_minute: Option<u32>,
     pub(crate) initial_fill: Option<u32>,
-    pub(crate) mode: Option<String>,
+    #[serde(default)]
+    pub(crate) mode: Mode,
     pub(crate) from_headers: bool,
 }
 
@@ -182,15 +201,7 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Value>,
 }
 
-// === impl Table ===
-
-impl Table {
-    /// The configurations of a `config` table.
-    pub(crate) fn configs(&self) -> Vec<Config> {
-        let config = |row: &Value| serde_json::from_value(row.get("config")?.clone()).ok();
-        self.rows.iter().filter_map(config).collect()
-    }
-}
+// === impl Config ===
 
 impl Default for Config {
     /// The settings of the cases, which are not the product's.

@@ -3,6 +3,10 @@
 //! `cargo test --test field_cases` plays them in-process on a paused clock. `FIELD_CASES=FILE` reads another file,
 //! `FIELD_TRANSPORT=loopback` plays them over real sockets, in real time. A line is printed for each case that
 //! failed or was skipped; the last line counts.
+//!
+//! In one case our copy says more than the report as it is told elsewhere: F144 pauses for 600 ms, which the usual
+//! clock of 500 ms between outputs ends, so that no stream could complete as it expects; the copy sets that clock to a
+//! second.
 
 #![allow(clippy::print_stdout, reason = "a test runner of its own")]
 
@@ -76,17 +80,5 @@ fn judge(case: &Case, loopback: bool) -> Verdict {
 
 /// What a case needs that does not exist yet.
 fn needs(case: &Case) -> Option<&'static str> {
-    let config = &case.config;
-    let gated = |config: &case::Config| {
-        [(config.bulkhead.is_some(), "needs the bulkhead")]
-            .into_iter()
-            .find_map(|(needed, why)| needed.then_some(why))
-    };
-    if case.via.as_deref() == Some("gateway") {
-        return Some("needs the gateway");
-    }
-    match &case.table {
-        Some(table) if table.kind == "config" => table.configs().iter().find_map(gated),
-        _ => gated(config),
-    }
+    (case.via.as_deref() == Some("gateway")).then_some("needs the gateway")
 }

@@ -16,20 +16,22 @@ use watertight::chat::{
 };
 use watertight::event::{Fact, Facts};
 use watertight::failure::{BoxError, ConfigError, Failure};
+use watertight::layers::bulkhead::BulkheadConfig;
 use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::failover::FailoverConfig;
-use watertight::layers::rate_limit::{Mode, RateLimitConfig};
+use watertight::layers::rate_limit::{self, RateLimitConfig};
 use watertight::layers::retry::{Jitter, RetryConfig};
 use watertight::layers::timeout::{Clocks, KeepAlive};
 use watertight::layers::{
-    CircuitBreakerLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer, TokenAwareRateLimitLayer,
+    BulkheadLayer, CircuitBreakerLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer,
+    TokenAwareRateLimitLayer,
 };
 use watertight::protocol;
 use watertight::provider::{HttpClient, Profile, Provider};
 use watertight::testing::{Journal, Player, Script, Server};
 use watertight::time::Wall;
 
-use crate::case::{Call, Case, Config};
+use crate::case::{Call, Case, Config, Mode};
 use crate::expect;
 
 /// How long a case may take on the paused clock before it is said to hang.
@@ -213,7 +215,7 @@ where
     seen.partial = Some(assembler.partial());
 }
 
-/// The stack of the cases: failover around retry, breaker, limiter and clocks around a provider.
+/// The stack of the cases: a bulkhead around failover around retry, breaker, limiter and clocks around a provider.
 fn stack<C, B>(
     case: &Case,
     clients: Vec<(C, String)>,
@@ -256,7 +258,21 @@ where
     }
     let first = candidates.remove(0);
     let failover = FailoverLayer::new(candidates).named(config.providers.iter().map(String::as_str))?;
-    Ok(failover.config(failover_config(config))?.layer(first))
+    let failover = failover.config(failover_config(config))?.layer(first);
+    Ok(BulkheadLayer::new(bulkhead(config))?.facts(facts).layer(failover))
+}
+
+/// Without one in the case, none that anybody would notice.
+pub(crate) fn bulkhead(config: &Config) -> BulkheadConfig {
+    let product = BulkheadConfig::default();
+    let Some(bulkhead) = &config.bulkhead else {
+        return BulkheadConfig { max_concurrent: None, ..product };
+    };
+    let max_waiting = match bulkhead.mode {
+        Mode::Reject => 0,
+        Mode::Wait => bulkhead.max_queue.unwrap_or(product.max_waiting),
+    };
+    BulkheadConfig { max_concurrent: Some(bulkhead.max_concurrent), max_waiting, ..product }
 }
 
 pub(crate) fn retry(config: &Config) -> Result<RetryConfig, ConfigError> {
@@ -285,7 +301,7 @@ where
     BoxCloneSyncService::new(service.map_response(Reply::boxed))
 }
 
-fn limiter(config: &Config) -> Result<Option<TokenAwareRateLimitLayer>, ConfigError> {
+pub(crate) fn limiter(config: &Config) -> Result<Option<TokenAwareRateLimitLayer>, ConfigError> {
     let Some(limiter) = &config.limiter else { return Ok(None) };
     if limiter.from_headers == limiter.tokens_per_minute.is_some() {
         return Err(ConfigError::new("limiter", "has a quota of its own, or none"));
@@ -294,10 +310,9 @@ fn limiter(config: &Config) -> Result<Option<TokenAwareRateLimitLayer>, ConfigEr
     let limits = RateLimitConfig {
         tokens_per_minute: limiter.tokens_per_minute,
         initial_fill: limiter.initial_fill.map(|filled| f64::from(filled) / whole),
-        mode: match limiter.mode.as_deref() {
-            None | Some("wait") => Mode::Wait,
-            Some("reject") => Mode::Reject,
-            Some(other) => return Err(ConfigError::new("limiter.mode", format!("is not known: {other}"))),
+        mode: match limiter.mode {
+            Mode::Wait => rate_limit::Mode::Wait,
+            Mode::Reject => rate_limit::Mode::Reject,
         },
         ..RateLimitConfig::from_headers()
     };

@@ -116,6 +116,8 @@ fn config(row: &Value) -> Result<(), String> {
         RetryLayer::new(retry)?;
         run::clocks(&config)?;
         run::breaker(&config)?;
+        run::limiter(&config)?;
+        run::bulkhead(&config).validate()?;
         chain(&config)?;
         Ok(none)
     });

@@ -1,14 +1,10 @@
 //! Tools that block: on threads of their own.
 
-use std::any::Any;
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::thread;
 
 use tokio::sync::oneshot;
 use tower_service::Service;
@@ -18,14 +14,13 @@ use crate::event::Facts;
 use crate::failure::{Code, ConfigError, Failure};
 use crate::gate::{Admission, Admit, Waiting};
 use crate::key::KeyBy;
-use crate::observe::{End, Plain, Watch};
+use crate::observe::Plain;
 
 use super::config::BulkheadConfig;
-use super::layer::{Bulkhead, BulkheadLayer};
+use super::layer::BulkheadLayer;
 use super::permit::Permit;
+use super::pool::Pool;
 use super::snapshot::BulkheadSnapshot;
-
-type Work = dyn Fn(ToolRequest) -> Result<ToolResult, Failure> + Send + Sync;
 
 /// A tool that blocks its thread, as a service: a bulkhead whose slots are threads of the tool's own.
 ///
@@ -70,31 +65,6 @@ enum State {
     Refused(Option<Failure>),
 }
 
-/// The threads, seen from their callers. Its drop ends them.
-struct Pool {
-    bulkhead: Bulkhead,
-    queue: Arc<Queue>,
-}
-
-/// What the threads look for work in. It is never longer than there are threads: each job has a slot.
-#[derive(Default)]
-struct Queue {
-    jobs: Mutex<Jobs>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
-    closed: bool,
-}
-
-struct Job {
-    request: ToolRequest,
-    permit: Watch<Permit>,
-    answer: oneshot::Sender<Result<ToolResult, Failure>>,
-}
-
 // === impl BlockingTool ===
 
 impl BlockingTool {
@@ -125,24 +95,14 @@ impl BlockingTool {
             return Err(ConfigError::new("key", "must be `nothing`: all calls share the tool's threads"));
         }
         let bulkhead = BulkheadLayer::new(config)?.named(name).facts(facts).handle();
-        // From here on the threads end when it is dropped, also when not all of them could be started.
-        let pool = Arc::new(Pool { bulkhead, queue: Arc::default() });
-        let work: Arc<Work> = Arc::new(work);
-        for number in 0..threads {
-            let (queue, work) = (Arc::clone(&pool.queue), Arc::clone(&work));
-            let thread = thread::Builder::new().name(format!("{name}-{number}"));
-            let started = thread.spawn(move || queue.work_off(&*work));
-            started.map_err(|error| {
-                ConfigError::new("max_concurrent", format!("thread {number} cannot be started: {error}"))
-            })?;
-        }
-        Ok(Self { pool })
+        let pool = Pool::new(name, bulkhead, threads, Arc::new(work))?;
+        Ok(Self { pool: Arc::new(pool) })
     }
 
     /// How many threads work, and how many calls wait.
     #[must_use]
     pub fn snapshot(&self) -> BulkheadSnapshot {
-        self.pool.bulkhead.snapshot()
+        self.pool.bulkhead().snapshot()
     }
 }
 
@@ -156,7 +116,7 @@ impl Service<ToolRequest> for BlockingTool {
     }
 
     fn call(&mut self, request: ToolRequest) -> Blocking {
-        let state = match self.pool.bulkhead.admit(&request) {
+        let state = match self.pool.bulkhead().admit(&request) {
             Admit::Granted(permit) => State::Working(self.pool.start(request, permit)),
             Admit::Refused(failure) => State::Refused(Some(failure)),
             Admit::Wait(wait) => State::Waiting { wait, job: Some((request, Arc::clone(&self.pool))) },
@@ -203,75 +163,4 @@ impl fmt::Debug for Blocking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Blocking").finish_non_exhaustive()
     }
-}
-
-// === impl Pool ===
-
-impl Pool {
-    fn start(&self, request: ToolRequest, permit: Permit) -> oneshot::Receiver<Result<ToolResult, Failure>> {
-        let (answer, receiver) = oneshot::channel();
-        let job = Job { request, permit: Watch::new(permit), answer };
-        self.queue.jobs.lock().unwrap_or_else(PoisonError::into_inner).waiting.push_back(job);
-        self.queue.changed.notify_one();
-        receiver
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.queue.jobs.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.queue.changed.notify_all();
-    }
-}
-
-// === impl Queue ===
-
-impl Queue {
-    /// The life of a thread: job after job, until there are no more to come.
-    fn work_off(&self, work: &Work) {
-        while let Some(job) = self.next() {
-            // Whatever panics, be it a sink of facts: the thread is there for the next job.
-            let _ = catch_unwind(AssertUnwindSafe(|| job.run(work)));
-        }
-    }
-
-    fn next(&self) -> Option<Job> {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(job) = jobs.waiting.pop_front() {
-                return Some(job);
-            }
-            if jobs.closed {
-                return None;
-            }
-            jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-// === impl Job ===
-
-impl Job {
-    fn run(self, work: &Work) {
-        let Self { request, mut permit, answer } = self;
-        // Nobody is there for the answer, and nothing is begun yet.
-        if answer.is_closed() {
-            return;
-        }
-        let result = catch_unwind(AssertUnwindSafe(|| work(request))).unwrap_or_else(|panic| {
-            Err(Failure::new(Code::Server, format!("the tool panicked: {}", words(&*panic))))
-        });
-        // The slot first: who sees the answer finds it free.
-        match &result {
-            Ok(_) => permit.settle(End::Completed(None)),
-            Err(failure) => permit.settle(End::from(failure)),
-        }
-        let _ = answer.send(result);
-    }
-}
-
-/// What a panic says.
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }

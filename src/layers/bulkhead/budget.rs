@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::failure::ConfigError;
 use crate::time::Instant;
 
-/// The tokens a key may use in a window. It is what an agent that works without a pause uses in a minute at some 1,600
-/// tokens a second, in and out, and a tenth of what providers grant a small organisation: one user cannot starve ten.
+/// The tokens a key may use in a window: ten turns a minute of an agent with 10,000 tokens of context, which is more than
+/// a person reads and less than a loop gone wild burns. It is a tenth of the tokens a minute that a large provider grants
+/// a paying organisation at first, so that one user cannot starve ten. The figure is ours.
 pub const DEFAULT_TOKENS: u64 = 100_000;
 
 /// How long a window is. Providers count tokens by the minute, and so the budget of a key compares with theirs.

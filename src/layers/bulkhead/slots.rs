@@ -55,7 +55,6 @@ impl Count {
         self.0
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half is 32 bits")]
     pub(super) const fn free(self) -> i32 {
         ((self.0 >> 32) as u32).cast_signed()
     }
