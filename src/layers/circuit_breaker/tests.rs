@@ -359,6 +359,56 @@ fn no_probe_is_out_once_all_is_dropped() {
     assert!(!holds(steps(), |steps| drops_all(steps, true)), "the twin");
 }
 
+/// How many of eight threads that ask a half-open circuit at once are let through, at most and at least.
+fn let_through(probes: u32) -> (usize, usize) {
+    let rest = Duration::from_nanos(1);
+    let config = CircuitBreakerConfig { failures: Some(1), rest, growth: 1.0, probes, ..quick() };
+    let play = Play::new(&CircuitBreakerConfig { lease: Duration::from_secs(3600), ..config });
+    let rounds = (0..200).map(|_| {
+        play.layer.handle().unwrap().reset();
+        play.call(How::Fails);
+        let (start, finish) = (std::sync::Barrier::new(8), std::sync::Barrier::new(8));
+        std::thread::scope(|scope| {
+            let ask = || {
+                start.wait();
+                let trial = play.ask("").map(Watch::new);
+                finish.wait();
+                usize::from(trial.is_some())
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        })
+    });
+    let rounds: Vec<usize> = rounds.collect();
+    assert_eq!(play.look().probes, 0);
+    (rounds.iter().copied().max().unwrap(), rounds.iter().copied().min().unwrap())
+}
+
+/// Scenario: eight threads ask a half-open circuit in the same instant, again and again; and one with a place more.
+/// Expected: exactly as many MUST pass as there are places; the twin MUST be found out.
+#[test]
+fn threads_that_ask_at_once_share_the_places() {
+    assert_eq!(let_through(2), (2, 2));
+    assert_ne!(let_through(3), (2, 2), "the twin");
+}
+
+/// Scenario: four threads succeed 5,000 times each, in one bucket; then failures come, one by one.
+/// Expected: it MUST open when they are as many as the successes, and not one earlier: none was lost.
+#[test]
+fn no_success_of_any_thread_is_lost() {
+    let window = Duration::from_secs(24 * 60 * 60);
+    let play = Play::new(&CircuitBreakerConfig { failures: None, window, ..CircuitBreakerConfig::default() });
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..5_000).for_each(|_| play.call(How::Serves)));
+        }
+    });
+    (0..19_999).for_each(|_| play.call(How::Fails));
+    assert_eq!(play.look().state, Circuit::Closed);
+    play.call(How::Fails);
+    assert_eq!(play.look().state, Circuit::Open);
+}
+
 /// Scenario: 50,000 outcomes of a key that only observes.
 /// Expected: what is remembered MUST NOT grow with them.
 #[test]
