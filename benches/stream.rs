@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::time::Duration;
 
 use bytes::Bytes;
 use divan::counter::{BytesCount, ItemsCount};
@@ -20,8 +21,8 @@ use watertight::time::Wall;
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
 const EVENTS: usize = 1_000;
-/// What a chat chunk with one token takes.
-const EVENT_BYTES: usize = 256;
+/// What a delta says: a token or a few. A chat chunk takes 256 bytes with it.
+const TEXT: &str = "some twenty letters";
 /// Network chunks: many whole events, what one packet carries, and smaller than an event.
 const CHUNKS: [usize; 3] = [16 * 1024, 1_400, 200];
 
@@ -29,6 +30,16 @@ fn main() {
     divan::main();
 }
 
+/// A reply of many usual deltas: its bytes, and how its floor reads the JSON of one.
+struct Stream {
+    protocol: Protocol,
+    whole: Bytes,
+    /// What stands before the JSON of an event.
+    head: &'static str,
+    length: fn(&[u8]) -> usize,
+}
+
+/// The least of a chat chunk.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow)]
@@ -46,17 +57,133 @@ struct Delta<'a> {
     content: Option<&'a str>,
 }
 
-fn content_length(json: &[u8]) -> usize {
-    let chunk: Chunk<'_> = serde_json::from_slice(json).expect("the stream holds valid chunks");
-    chunk.choices.first().and_then(|choice| choice.delta.content).map_or(0, str::len)
+/// The least of a delta of Messages.
+#[derive(Deserialize)]
+struct BlockDelta<'a> {
+    #[serde(borrow)]
+    delta: Said<'a>,
 }
 
-/// Chat chunks of `EVENT_BYTES`, cut in pieces of `size`.
-fn stream(size: usize) -> Vec<Bytes> {
-    let head = r#"data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1700000000,"model":"some-model-2025-01-01","system_fingerprint":"fp_0123456789","choices":[{"index":0,"delta":{"content":""#;
-    let tail = "\"},\"finish_reason\":null}]}\n\n";
-    let text = "x".repeat(EVENT_BYTES - head.len() - tail.len());
-    let whole = Bytes::from(format!("{head}{text}{tail}").repeat(EVENTS));
+#[derive(Deserialize)]
+struct Said<'a> {
+    text: Option<&'a str>,
+}
+
+/// The least of a delta of Responses.
+#[derive(Deserialize)]
+struct TextDelta<'a> {
+    delta: Option<&'a str>,
+}
+
+// === impl Stream ===
+
+impl Stream {
+    /// Chunks that differ in nothing but their text.
+    fn chat() -> Self {
+        Self::chat_of(|_| 1_700_000_000)
+    }
+
+    /// Chunks made at these times.
+    fn chat_of(created: fn(usize) -> usize) -> Self {
+        let head = "data: ";
+        let event = |at| {
+            let created = created(at);
+            format!(
+                r#"{head}{{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":{created},"model":"some-model-2025-01-01","system_fingerprint":"fp_0123456789","choices":[{{"index":0,"delta":{{"content":"{TEXT}"}},"finish_reason":null}}]}}"#
+            )
+        };
+        let length = |json: &[u8]| {
+            let chunk: Chunk<'_> = serde_json::from_slice(json).expect("a chunk");
+            chunk.choices.first().and_then(|choice| choice.delta.content).map_or(0, str::len)
+        };
+        Self::new(Protocol::OpenaiChat, head, length, event)
+    }
+
+    fn messages() -> Self {
+        let head = "event: content_block_delta\ndata: ";
+        let event = |_| {
+            format!(
+                r#"{head}{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{TEXT}"}}}}"#
+            )
+        };
+        let length = |json: &[u8]| {
+            let delta: BlockDelta<'_> = serde_json::from_slice(json).expect("a delta");
+            delta.delta.text.map_or(0, str::len)
+        };
+        Self::new(Protocol::AnthropicMessages, head, length, event)
+    }
+
+    /// Events with a running number, and padded to hide how long their text is.
+    fn responses() -> Self {
+        let head = "event: response.output_text.delta\ndata: ";
+        let event = |at| {
+            let padding = &"0123456789abcdef"[..at % 16];
+            format!(
+                r#"{head}{{"type":"response.output_text.delta","sequence_number":{at},"item_id":"msg_0123456789abcdef0123456789abcdef","output_index":0,"content_index":0,"delta":"{TEXT}","logprobs":[],"obfuscation":"{padding}"}}"#
+            )
+        };
+        let length = |json: &[u8]| {
+            let delta: TextDelta<'_> = serde_json::from_slice(json).expect("a delta");
+            delta.delta.map_or(0, str::len)
+        };
+        Self::new(Protocol::OpenaiResponses, head, length, event)
+    }
+
+    fn new(
+        protocol: Protocol,
+        head: &'static str,
+        length: fn(&[u8]) -> usize,
+        event: impl Fn(usize) -> String,
+    ) -> Self {
+        let events: Vec<_> = (0..EVENTS).map(|at| event(at) + "\n\n").collect();
+        Self { protocol, whole: Bytes::from(events.concat()), head, length }
+    }
+
+    /// Its bytes, cut in pieces of `size`.
+    fn cut(&self, size: usize) -> Vec<Bytes> {
+        cut(&self.whole, size)
+    }
+
+    /// No lines, no chunks, no rules: the whole stream lies in memory.
+    fn floor(&self, finder: &Finder<'_>, mut each: impl FnMut(&[u8])) {
+        let mut at = 0;
+        while let Some(end) = finder.find(&self.whole[at..]) {
+            each(&self.whole[at + self.head.len()..at + end]);
+            at += end + 2;
+        }
+    }
+
+    /// Reads no more JSON than the text.
+    fn floor_with_json(&self, bencher: Bencher<'_, '_>) {
+        let finder = Finder::new("\n\n");
+        let read = |data: &[u8]| _ = black_box((self.length)(data));
+        bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| self.floor(&finder, read));
+    }
+
+    /// Parser and decoder, to events: the text gathered into the final message, too.
+    fn decode(&self, bencher: Bencher<'_, '_>, size: usize) {
+        let chunks = self.cut(size);
+        let wall = Wall::at(Duration::ZERO);
+        bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| {
+            let mut decoder = Decoder::new(self.protocol, &Dialect::default(), wall);
+            let mut parser = Parser::new(DEFAULT_LIMIT);
+            let mut out = VecDeque::new();
+            for chunk in &chunks {
+                parser.push(chunk.clone());
+                while let Some(item) = parser.next().expect("no event is too large") {
+                    if let Item::Event(frame) = item {
+                        decoder.frame(&frame, &mut out).expect("the stream holds valid events");
+                        while let Some(event) = out.pop_front() {
+                            black_box(event);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn cut(whole: &Bytes, size: usize) -> Vec<Bytes> {
     (0..whole.len()).step_by(size).map(|at| whole.slice(at..whole.len().min(at + size))).collect()
 }
 
@@ -72,73 +199,67 @@ fn parse(chunks: &[Bytes], mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// No lines, no chunks, no rules: the whole stream lies in memory.
-fn floor(whole: &[u8], finder: &Finder<'_>, mut each: impl FnMut(&[u8])) {
-    let mut at = 0;
-    while let Some(end) = finder.find(&whole[at..]) {
-        each(&whole[at + b"data: ".len()..at + end]);
-        at += end + 2;
-    }
-}
-
 #[divan::bench]
 fn floor_alone(bencher: Bencher<'_, '_>) {
-    let (whole, finder) = (stream(CHUNKS[0]).concat(), Finder::new("\n\n"));
-    bencher
-        .counter(ItemsCount::new(EVENTS))
-        .bench_local(|| floor(&whole, &finder, |data| _ = black_box(data)));
+    let (stream, finder) = (Stream::chat(), Finder::new("\n\n"));
+    let read = |data: &[u8]| _ = black_box(data);
+    bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| stream.floor(&finder, read));
 }
 
 #[divan::bench(args = CHUNKS)]
 fn parser_alone(bencher: Bencher<'_, '_>, size: usize) {
-    let chunks = stream(size);
+    let chunks = Stream::chat().cut(size);
     bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| parse(&chunks, |data| _ = black_box(data)));
-}
-
-#[divan::bench]
-fn floor_with_json(bencher: Bencher<'_, '_>) {
-    let (whole, finder) = (stream(CHUNKS[0]).concat(), Finder::new("\n\n"));
-    let read = |data: &[u8]| _ = black_box(content_length(data));
-    bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| floor(&whole, &finder, read));
-}
-
-/// Parser and decoder, to events: the text gathered into the final message, too.
-#[divan::bench(args = CHUNKS)]
-fn decoder(bencher: Bencher<'_, '_>, size: usize) {
-    let chunks = stream(size);
-    let wall = Wall::at(std::time::Duration::ZERO);
-    bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| {
-        let mut decoder = Decoder::new(Protocol::OpenaiChat, &Dialect::default(), wall);
-        let mut parser = Parser::new(DEFAULT_LIMIT);
-        let mut out = VecDeque::new();
-        for chunk in &chunks {
-            parser.push(chunk.clone());
-            while let Some(item) = parser.next().expect("no event is too large") {
-                if let Item::Event(frame) = item {
-                    decoder.frame(&frame, &mut out).expect("the stream holds valid chunks");
-                    while let Some(event) = out.pop_front() {
-                        black_box(event);
-                    }
-                }
-            }
-        }
-    });
 }
 
 #[divan::bench(args = CHUNKS)]
 fn parser_with_json(bencher: Bencher<'_, '_>, size: usize) {
-    let chunks = stream(size);
-    let read = |data: &[u8]| _ = black_box(content_length(data));
+    let stream = Stream::chat();
+    let chunks = stream.cut(size);
+    let read = |data: &[u8]| _ = black_box((stream.length)(data));
     bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| parse(&chunks, read));
+}
+
+#[divan::bench]
+fn floor_with_json(bencher: Bencher<'_, '_>) {
+    Stream::chat().floor_with_json(bencher);
+}
+
+#[divan::bench(args = CHUNKS)]
+fn decoder(bencher: Bencher<'_, '_>, size: usize) {
+    Stream::chat().decode(bencher, size);
+}
+
+/// No chunk is like the one before it, so that each is read in full.
+#[divan::bench(args = CHUNKS)]
+fn decoder_unlike(bencher: Bencher<'_, '_>, size: usize) {
+    Stream::chat_of(|at| 1_700_000_000 + at).decode(bencher, size);
+}
+
+#[divan::bench]
+fn messages_floor_with_json(bencher: Bencher<'_, '_>) {
+    Stream::messages().floor_with_json(bencher);
+}
+
+#[divan::bench(args = CHUNKS)]
+fn messages_decoder(bencher: Bencher<'_, '_>, size: usize) {
+    Stream::messages().decode(bencher, size);
+}
+
+#[divan::bench]
+fn responses_floor_with_json(bencher: Bencher<'_, '_>) {
+    Stream::responses().floor_with_json(bencher);
+}
+
+#[divan::bench(args = CHUNKS)]
+fn responses_decoder(bencher: Bencher<'_, '_>, size: usize) {
+    Stream::responses().decode(bencher, size);
 }
 
 /// One event of so many MiB in chunks of 1 KiB: bytes per second must not fall with the size.
 #[divan::bench(args = [1, 4, 15], sample_count = 10)]
 fn one_large_event(bencher: Bencher<'_, '_>, mebibytes: usize) {
     let whole = Bytes::from([b"data: ", vec![b'x'; mebibytes << 20].as_slice(), b"\n\n"].concat());
-    let chunks: Vec<_> = (0..whole.len())
-        .step_by(1 << 10)
-        .map(|at| whole.slice(at..whole.len().min(at + (1 << 10))))
-        .collect();
+    let chunks = cut(&whole, 1 << 10);
     bencher.counter(BytesCount::new(whole.len())).bench_local(|| parse(&chunks, |data| _ = black_box(data)));
 }

@@ -1,9 +1,9 @@
 //! Run: `cargo run --example quickstart`
 //!
-//! You should see: calls through one stack while the primary is rate-limited, stalls in mid-answer, dies, and comes
-//! back; each attempt, wait, clock, switch and spring-back as it happens, and the text as it comes.
-//! With `OPENAI_API_KEY`, `ANTHROPIC_API_KEY` or `DEEPSEEK_API_KEY` set, or `WATERTIGHT_BASE_URL` for a local server
-//! (with `WATERTIGHT_MODEL`), the same program talks to that provider.
+//! You should see: calls through all seven layers while the primary is rate-limited, stalls in mid-answer, dies, and
+//! comes back, until nobody is left and there are words all the same; each step as it happens.
+//! With `OPENAI_API_KEY`, `ANTHROPIC_API_KEY` or `DEEPSEEK_API_KEY` set, or `WATERTIGHT_BASE_URL` (a local server, with
+//! `WATERTIGHT_MODEL`), the same program talks to that provider.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,18 +14,24 @@ use tokio::time::{Instant, sleep};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use watertight::chat::{self, BoxReply, Event, Protocol, Request};
-use watertight::event::{Fact, Facts};
+use watertight::event::Facts;
 use watertight::failure::{ConfigError, Failure};
+use watertight::layers::bulkhead::BulkheadConfig;
+use watertight::layers::degradation::{DegradationConfig, GracefulConfig};
 use watertight::layers::failover::{Candidate, FailoverConfig};
 use watertight::layers::retry::RetryConfig;
 use watertight::layers::timeout::Clocks;
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::{
+    BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer,
+    RetryLayer, TokenAwareRateLimitLayer,
+};
 use watertight::provider::{Profile, Provider, catalogue};
+use watertight::stack::ServiceBuilderExt;
 use watertight::testing::{Dialect, End, Reply, Script, Server, Step, Trouble};
 
 static IN_TEXT: AtomicBool = AtomicBool::new(false);
 
-/// The stack as its callers see it, whatever it is made of.
+/// The stack as its callers see it.
 type Stack = BoxCloneSyncService<Request, BoxReply, Failure>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -49,32 +55,39 @@ async fn main() -> Result<(), BoxError> {
         (0, "north rests, so nobody waits for it.", "Who is on watch?"),
         (2, "north has rested, but is dead: no caller learns of its trial.", "Is anybody there?"),
         (2, "north is back.", "Are we home?"),
+        (0, "Nobody is left. There are words all the same.", "Hello?"),
     ] {
         sleep(Duration::from_secs(rest)).await;
         println!("\n\x1b[1m{what}\x1b[0m");
         ask(&mut service, question).await?;
     }
-    Ok(())
+    Ok(println!())
 }
 
-/// The stack: reset around failover around, for each provider, retry, clocks and the provider itself.
+/// All seven layers, and a reset: for each provider retry, breaker, limiter and clocks; around them the rest.
 fn stack(profiles: Vec<Profile>, facts: &Facts) -> Result<Stack, ConfigError> {
     let names: Vec<Candidate> = profiles.iter().map(Candidate::from).collect();
-    let retry = RetryConfig { retries: 2, base: Duration::from_millis(200), ..RetryConfig::default() };
-    let candidate = |profile| {
-        let provider = Provider::new(profile)?.facts(facts);
+    let retry = RetryConfig { retries: 1, base: Duration::from_millis(200), ..RetryConfig::default() };
+    let candidate = |profile: Profile| {
+        let name = format!("provider:{}", profile.name);
         let layers = ServiceBuilder::new()
-            .layer(RetryLayer::new(retry.clone())?.facts(facts))
-            .layer(DualClockTimeoutLayer::new(Clocks::interactive())?.facts(facts));
-        Ok(layers.service(provider))
+            .retrying(RetryLayer::new(retry.clone())?.facts(facts))
+            .circuit_breaker(CircuitBreakerLayer::default().named(name.as_str()).facts(facts))
+            .token_rate_limit(TokenAwareRateLimitLayer::default().named(name).facts(facts))
+            .dual_clock_timeout(DualClockTimeoutLayer::new(Clocks::interactive())?.facts(facts));
+        Ok(layers.service(Provider::new(profile)?.facts(facts)))
     };
     let mut candidates = profiles.into_iter().map(candidate).collect::<Result<Vec<_>, ConfigError>>()?;
-    let first = candidates.remove(0);
-    let soon = Duration::from_secs(2);
-    let config = FailoverConfig { spring_back: soon, dwell: soon, ..FailoverConfig::eager() };
-    let failover = FailoverLayer::new(candidates).named(names)?.config(config)?.facts(facts);
-    let service =
-        ServiceBuilder::new().layer(ResetLayer::default().facts(facts)).layer(failover).service(first);
+    let (first, soon) = (candidates.remove(0), Duration::from_secs(2));
+    let config = FailoverConfig { spring_back: soon, dwell: Some(soon), ..FailoverConfig::eager() };
+    let graceful = Some(GracefulConfig::default().contact("the harbour master"));
+    let ladder = DegradationConfig { graceful, ..DegradationConfig::default() };
+    let service = ServiceBuilder::new()
+        .degradation(DegradationLayer::new(ladder)?.facts(facts))
+        .bulkhead(BulkheadLayer::new(BulkheadConfig::users())?.facts(facts))
+        .resetting(ResetLayer::default().facts(facts))
+        .failover(FailoverLayer::new(candidates).named(names)?.config(config)?.facts(facts))
+        .service(first);
     Ok(Stack::new(service.map_response(chat::Reply::boxed)))
 }
 
@@ -99,21 +112,11 @@ async fn ask(service: &mut Stack, question: &str) -> Result<(), BoxError> {
 fn timeline() -> Facts {
     let start = Instant::now();
     Facts::from_fn(move |fact| {
-        let line = match fact {
-            Fact::Attempt { provider, attempt, .. } => format!("-> {provider}, attempt {attempt}"),
-            Fact::RetryPlanned { failure, delay, .. } => format!("{failure}; again in {delay:.1?}"),
-            Fact::TimedOut { clock, after, .. } => format!("clock {clock:?} ran out after {after:.1?}"),
-            Fact::FailedOver { from, to, .. } => format!("from {from} on to {to}"),
-            Fact::Moved { from, to, rest } => format!("calls begin at {to} now; {from} rests for {rest:.1?}"),
-            Fact::Trial { candidate, .. } | Fact::SprungBack { candidate, .. } => {
-                format!("{}: {candidate}", fact.name())
-            }
-            Fact::Reset { reason, delay, .. } => format!("reset ({reason:?}); again in {delay:.1?}"),
-            Fact::Settled { provider, elapsed, .. } => format!("<- {provider}, after {elapsed:.2?}"),
-            other => other.name().to_owned(),
-        };
-        let end_of_text = if IN_TEXT.swap(false, Relaxed) { "\n" } else { "" };
-        println!("{end_of_text}\x1b[2m{:7.2}s  {line}\x1b[0m", start.elapsed().as_secs_f64());
+        if !matches!(fact.name(), "admitted" | "released" | "retry_started") {
+            let end_of_text = if IN_TEXT.swap(false, Relaxed) { "\n" } else { "" };
+            let line: String = fact.to_string().chars().take(110).collect();
+            println!("{end_of_text}\x1b[2m{:7.2}s  {line}\x1b[0m", start.elapsed().as_secs_f64());
+        }
     })
 }
 
@@ -127,9 +130,9 @@ async fn servers() -> std::io::Result<(Server, Server, Server)> {
         .then(Step::reset())
         .then(says("We are home."));
     let south = ["The one nearest the breach, then the next.", "South is.", "Aye, all hands on deck."];
-    let south = Script::new(south.map(says));
-    let spare = Server::start(Script::new([says("Spare was never needed.")])).await?;
-    Ok((Server::start(north).await?, Server::start(south).await?, spare))
+    let (south, spare) = (Script::new(south.map(says)), Script::new([Step::reset()]).for_ever());
+    let dies = |script: Script| Server::start(script.then(Step::reset()).for_ever());
+    Ok((dies(north).await?, dies(south).await?, dies(spare).await?))
 }
 
 /// The provider that the environment names, if it names one.

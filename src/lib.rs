@@ -5,6 +5,7 @@
 )]
 
 pub mod chat;
+pub mod config;
 pub mod event;
 pub mod failure;
 pub mod gate;
@@ -12,6 +13,7 @@ pub mod key;
 pub mod keyed;
 pub mod layers;
 pub mod observe;
+mod off;
 #[cfg(feature = "protocols")]
 pub mod protocol;
 #[cfg(feature = "protocols")]

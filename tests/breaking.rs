@@ -465,11 +465,8 @@ async fn a_stated_wait_outlives_the_calls_of_before() {
             })
         });
         let b = Strict::new(|_, _| answer([Ok(Event::text(0, "b")), Ok(done())]));
-        let config = FailoverConfig {
-            dwell: Duration::ZERO,
-            spring_back: Duration::from_secs(60),
-            ..FailoverConfig::default()
-        };
+        let config =
+            FailoverConfig { dwell: None, spring_back: Duration::from_secs(60), ..FailoverConfig::default() };
         let layer = FailoverLayer::new([b.clone()]).config(config).expect("a layer");
         let mut service = layer.layer(a.clone());
         let mut before = Vec::new();
@@ -624,11 +621,8 @@ async fn a_drop_at_any_poll_leaves_nothing_open() {
         let a = candidate("a", vec![breaks.clone(), Step::hang().after(50), busy.clone()]);
         let b = candidate("b", vec![busy.clone(), breaks, stream("four five")]);
         let c = candidate("c", vec![stream("six seven")]);
-        let config = FailoverConfig {
-            spring_back: Duration::from_secs(2),
-            dwell: Duration::ZERO,
-            ..FailoverConfig::eager()
-        };
+        let config =
+            FailoverConfig { spring_back: Duration::from_secs(2), dwell: None, ..FailoverConfig::eager() };
         let failing = FailoverLayer::new([b, c]).config(config).expect("a layer").layer(a);
         let resetting = ResetLayer::new(ResetConfig { resets: 5, ..ResetConfig::default() });
         let mut service = resetting.expect("a layer").layer(failing);
@@ -836,7 +830,7 @@ async fn the_longest_waits_are_no_waits() {
     let retry = RetryConfig { max_retry_after: Duration::MAX, cap: Duration::MAX, ..RetryConfig::default() };
     let config = FailoverConfig {
         spring_back: Duration::MAX,
-        dwell: Duration::MAX,
+        dwell: Some(Duration::MAX),
         min_share: Duration::MAX,
         max_first_output: max,
         ..FailoverConfig::default()

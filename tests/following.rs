@@ -20,7 +20,9 @@ use watertight::chat::{End, Event, Observer, Outcome, Reply, Request, Watch, Wat
 use watertight::failure::{Code, Failure};
 use watertight::layers::reset::ResetConfig;
 use watertight::layers::retry::RetryConfig;
-use watertight::layers::{DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::{
+    CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer,
+};
 use watertight::observe::{Follow, failure_of};
 
 /// What observers were told, and whether they were.
@@ -105,6 +107,7 @@ where
 async fn every_layer_follows_a_reply_to_its_end() {
     each_reply_end(tower::layer::util::Identity::new).await;
     each_reply_end(DualClockTimeoutLayer::default).await;
+    each_reply_end(CircuitBreakerLayer::default).await;
     each_reply_end(RetryLayer::default).await;
     each_reply_end(|| FailoverLayer::new([])).await;
     // A partial result is told to those outside as the failure that it stands for.
@@ -209,7 +212,7 @@ fn each_is_told_once(watching: Watching) -> Result<(), TestError<Any>> {
         let met_end = polls > steps.len() || (hints && polls >= steps.len());
         let outcome = match steps.iter().position(|step| matches!(step, Step::Error)) {
             Some(at) if polls > at => Outcome::Failed(Code::Transport),
-            None if met_end && fails => Outcome::Failed(Code::Server),
+            _ if fails => Outcome::Failed(Code::Server),
             None if met_end => Outcome::Completed(None),
             _ => Outcome::Abandoned,
         };
@@ -315,6 +318,7 @@ type Inner = tower::util::BoxCloneSyncService<
 async fn every_layer_follows_a_body_to_its_end() {
     each_body_end(tower::layer::util::Identity::new).await;
     each_body_end(DualClockTimeoutLayer::default).await;
+    each_body_end(CircuitBreakerLayer::default).await;
     each_body_end(|| FailoverLayer::new([])).await;
     each_body_end(|| RetryLayer::new(RetryConfig { retries: 0, ..RetryConfig::default() }).unwrap()).await;
 }

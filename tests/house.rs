@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// The floors, lowest first: a room may name those on its own floor and below.
 const FLOORS: [&[&str]; 8] = [
-    &["time"],
+    &["off", "time"],
     &["chat", "failure", "key"],
     &["keyed", "observe", "event", "store"],
     &["gate"],
     &["layers"],
     &["protocol", "provider"],
-    &["stack"],
+    &["config", "stack"],
     &["testing"],
 ];
 
@@ -171,6 +171,7 @@ fn each_foreign_thing_has_one_door() {
         ("tokio::time", "time.rs"),
         ("reqwest::", "provider/"),
         ("toml::", "provider/"),
+        (" metrics::{", "event/metrics"),
         ("moka::", "layers/degradation/cache/"),
         ("sha2::", "layers/degradation/cache/"),
     ] {

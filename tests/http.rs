@@ -22,6 +22,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full, StreamBody};
 use tower::layer::util::Identity;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use watertight::chat::{Dimension, Limits};
 use watertight::failure::{Clock, Code, Failure};
 use watertight::layers::failover::FailoverConfig;
 use watertight::layers::retry::{Jitter, RetryConfig};
@@ -129,12 +130,12 @@ async fn clocks_alone_stand_in_an_axum_app() {
 }
 
 /// Scenario: layers over reqwest as a plain HTTP service, against a real socket: 503, then 200; and nobody there.
-/// Expected: MUST be tried again and answered; a refused connection MUST be CONNECT.
+/// Expected: MUST be tried again and answered, the limits that the headers tell beside the response; a refused connection MUST be CONNECT.
 #[tokio::test]
 async fn layers_stand_over_reqwest() {
     let script = Script::new([
         Step::json(503, &serde_json::json!({})),
-        Step::json(200, &serde_json::json!({"ok": true})),
+        Step::json(200, &serde_json::json!({"ok": true})).header("x-ratelimit-remaining-requests", "7"),
     ]);
     let server = Server::start(script).await.unwrap();
     let config = RetryConfig { base: Duration::from_millis(1), ..RetryConfig::default() };
@@ -143,6 +144,8 @@ async fn layers_stand_over_reqwest() {
         .service(HttpClient::new(&ClientConfig::default()).unwrap());
     let ask = |url: &str| Request::post(format!("{url}/any")).body(Bytes::from("{}")).unwrap();
     let response = service.clone().oneshot(ask(server.url())).await.unwrap();
+    let limits: &Limits = response.extensions().get().unwrap();
+    assert_eq!(limits.get(Dimension::Requests).unwrap().remaining, Some(7));
     assert_eq!(BodyExt::collect(response.into_body()).await.unwrap().to_bytes(), r#"{"ok":true}"#);
     assert_eq!(server.journal().attempts(), 2);
 
@@ -185,7 +188,8 @@ async fn a_service_that_is_never_ready_is_answered_for() {
 }
 
 /// Scenario: failures of every code, with a stated wait, and with a status of the upstream's, go over the bridge.
-/// Expected: MUST be an error status; the upstream's own where that is one; the wait MUST round up to whole seconds;
+/// Expected: MUST be an error status; the upstream's own where that is one, save where it refused our own key, which is
+/// 502 to whoever called us; the wait MUST round up to whole seconds;
 /// the body MUST be JSON of a told length that names the code, and nothing of the cause beneath.
 #[tokio::test]
 async fn every_failure_is_answered() {
@@ -200,6 +204,12 @@ async fn every_failure_is_answered() {
         let told = answer(failure.clone()).await;
         assert_eq!(told.status(), watertight::stack::status_of(&failure));
         assert!(told.status().is_client_error() || told.status().is_server_error(), "{code}");
+        if matches!(code, Code::Authentication | Code::Permission | Code::Blocked | Code::QuotaExhausted) {
+            let own = failure.clone().with_status(StatusCode::UNAUTHORIZED);
+            assert_eq!(answer(own).await.status(), StatusCode::BAD_GATEWAY, "{code}");
+            let local = answer(Failure::local(code, "")).await;
+            assert!(local.status().is_client_error(), "{code}");
+        }
         assert_eq!(told.headers()["retry-after"], "2");
         assert_eq!(told.headers()["content-type"], "application/json");
         let length = told.body().size_hint().exact();

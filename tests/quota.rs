@@ -3,7 +3,7 @@
 //! Run with `cargo test --test quota -- --nocapture` to see the table. Each row is the same traffic: calls of 200 to
 //! 6,000 tokens of input and a cap of 256 to 2,048 on the output, of which a third to all is used; every caller asks
 //! again as soon as it was answered, so that the quota is all that holds them back. Figures are of minutes 2 to 10.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and this one prints a table")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

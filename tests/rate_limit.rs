@@ -139,7 +139,7 @@ fn told(dimension: Dimension, limit: u64, remaining: u64, reset: Duration) -> Li
 /// Expected: a call MUST take what it costs, from its own key alone.
 #[tokio::test(start_paused = true)]
 async fn each_key_pays_for_its_own_calls_what_they_cost() {
-    let layer = layer(RateLimitConfig { key_by: KeyBy::Caller, mode: Mode::Reject, ..limits(SIXTY) });
+    let layer = layer(RateLimitConfig { key: KeyBy::Caller, mode: Mode::Reject, ..limits(SIXTY) });
     let service = layer.layer(Model::default());
     let from = |name: &str, input| call(input).attach(Caller::new(name));
     let mut held = Vec::new();
@@ -664,7 +664,7 @@ fn run(callers: &[Guest], config: RateLimitConfig) -> (Ran, KeySnapshot, u64) {
                     sleep(Duration::from_millis(caller.cost * 20)).await;
                     let _ = read(reply).await;
                 };
-                let leaves = caller.leaves.map_or(secs(1_000), Duration::from_millis);
+                let leaves = Duration::from_millis(caller.leaves.unwrap_or(1_000_000));
                 let _ = tokio::time::timeout(leaves, whole).await;
             }
         });
@@ -829,7 +829,7 @@ fn a_configuration_is_checked() {
     }
     let text = r#"{
         "profile": "openai", "tokens_per_minute": 30000, "burst": 0.5, "mode": "reject",
-        "acquire_timeout": "2s", "reserve_output": "learned", "key_by": "model",
+        "acquire_timeout": "2s", "reserve_output": "learned", "key": "model",
         "adaptive": { "min": 2, "late_first_output": "10s" }, "max_concurrency": 4
     }"#;
     let config: RateLimitConfig = serde_json::from_str(text).unwrap();

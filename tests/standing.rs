@@ -174,7 +174,7 @@ async fn a_later_failure_does_not_shorten_a_stated_wait() {
 #[tokio::test(start_paused = true)]
 async fn the_newest_word_on_the_wait_stands() {
     let log = Log::default();
-    let config = FailoverConfig { dwell: Duration::ZERO, ..FailoverConfig::default() };
+    let config = FailoverConfig { dwell: None, ..FailoverConfig::default() };
     let mut service =
         pair(&log, config, [vec![limited(400), limited(20), Script::says("!")], vec![limited(500)]]);
     ask(&mut service, request()).await.1.unwrap_err();
@@ -276,7 +276,7 @@ async fn every_stay_lasts_a_dwell() {
         up(),
     ];
     let config = FailoverConfig { spring_back: MINUTE, ..FailoverConfig::eager() };
-    let dwell = config.dwell;
+    let dwell = config.dwell.unwrap();
     let mut service = stack(&log, config, scripts);
     assert_eq!(ask(&mut service, request()).await.0, "b!");
     advance(MINUTE - Duration::from_secs(1)).await;
@@ -291,7 +291,7 @@ async fn every_stay_lasts_a_dwell() {
 /// Expected: the trial MUST come after the dwell, not after the second; and where the dwell is off, after the second.
 #[tokio::test(start_paused = true)]
 async fn a_short_stated_wait_waits_for_the_dwell() {
-    for (dwell, rest) in [(Duration::from_secs(30), 30), (Duration::ZERO, 1)] {
+    for (dwell, rest) in [(Some(Duration::from_secs(30)), 30), (None, 1)] {
         let log = Log::default();
         let config = FailoverConfig { dwell, ..FailoverConfig::default() };
         let mut service = pair(&log, config, [vec![limited(1), Script::says("!")], up()]);
@@ -319,6 +319,43 @@ async fn an_open_breaker_moves_at_once_and_names_the_trial() {
     assert_eq!(count(&log, "a"), 1);
     advance(Duration::from_secs(1)).await;
     assert_eq!(ask(&mut service, request()).await.0, "a!");
+}
+
+/// Scenario: a stream breaks in the middle, with a wait stated; without one.
+/// Expected: with one, the next call MUST go to the other candidate until the wait is over; without, it is one failed
+/// call of three.
+#[tokio::test(start_paused = true)]
+async fn a_wait_stated_in_mid_stream_moves_at_once() {
+    for (wait, next) in [(Some(Duration::from_secs(60)), "b!"), (None, "a!")] {
+        let log = Log::default();
+        let busy = Failure::new(Code::Overloaded, "busy").with_retry_after(wait);
+        let broken = Script::body([Act::Text("half"), Act::Fail(busy)]);
+        let mut service = pair(&log, FailoverConfig::default(), [vec![broken, Script::says("!")], up()]);
+        let (text, end) = ask(&mut service, request()).await;
+        assert_eq!((text, end.unwrap_err().code()), ("ahalf".to_owned(), Code::Overloaded));
+        assert_eq!(ask(&mut service, request()).await.0, next);
+    }
+}
+
+/// Scenario: the trial of a candidate that rested is refused locally: with a wait, without one.
+/// Expected: the next trial MUST be due then, the dwell at the least, and not after a whole rest.
+#[tokio::test(start_paused = true)]
+async fn a_trial_refused_locally_costs_no_whole_rest() {
+    for (wait, due) in [(Some(Duration::from_secs(40)), 40), (None, 30)] {
+        let log = Log::default();
+        let quota = Script::head([Act::Fail(Failure::new(Code::QuotaExhausted, "empty"))]);
+        let full = Failure::local(Code::LimiterFull, "full").with_retry_after(wait);
+        let scripts = vec![quota, fails_with(full), Script::says("!")];
+        let mut service = pair(&log, FailoverConfig::default(), [scripts, up()]);
+        assert_eq!(ask(&mut service, request()).await.0, "b!");
+        advance(Duration::from_secs(300)).await;
+        assert_eq!(ask(&mut service, request()).await.0, "b!", "the trial was refused");
+        advance(Duration::from_secs(due) - Duration::from_millis(1)).await;
+        assert_eq!(ask(&mut service, request()).await.0, "b!");
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(ask(&mut service, request()).await.0, "a!");
+        assert_eq!(count(&log, "a"), 3);
+    }
 }
 
 /// Scenario: two failed calls, one that is answered, two failed calls.

@@ -126,7 +126,8 @@ impl Assembler {
             (Some(at), part) if !self.blocks[at].closed => {
                 self.blocks[at].closed = true;
                 if let Some(part) = part {
-                    self.blocks[at].part = part.clone();
+                    let told = std::mem::replace(&mut self.blocks[at].part, part.clone()).content;
+                    keep_thoughts(&mut self.blocks[at].part.content, told);
                 }
             }
             (None, Some(part)) => {
@@ -146,6 +147,15 @@ impl Assembler {
     fn insert(&mut self, index: u32, part: Part, closed: bool) -> usize {
         self.blocks.push(Block { index, part, closed });
         self.blocks.len() - 1
+    }
+}
+
+/// Thoughts may be told as they come and sealed at the end: what was told is kept.
+fn keep_thoughts(whole: &mut Content, told: Content) {
+    if let (Content::Reasoning(whole), Content::Reasoning(told)) = (whole, told)
+        && whole.text.is_empty()
+    {
+        whole.text = told.text;
     }
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use crate::failure::{Attempt, Failure};
 
 use super::degradation::Degradation;
-use super::event::Event;
+use super::event::{Event, Sign};
 use super::limits::Limits;
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
 /// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
 const MAX_HELD: usize = 64;
+
+/// The most bytes of frames held back. A preamble is a few kilobytes, save where a provider sends the request along.
+const MAX_HELD_BYTES: usize = 4 * 1024 * 1024;
 
 /// What is told beside the events.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +51,8 @@ pub(super) struct Core {
     pub(super) first: Option<Event>,
     pub(super) more: VecDeque<Event>,
     pub(super) committed: bool,
+    /// Bytes of the frames among what is held.
+    pub(super) bytes: usize,
     /// The failure that came before any output, kept for whoever asks again or joins late.
     pub(super) failed: Option<Failure>,
 }
@@ -82,7 +87,16 @@ impl Ahead {
 // === impl Core ===
 
 impl Core {
+    #[inline]
+    pub(super) const fn new(head: Head) -> Self {
+        Self { head, first: None, more: VecDeque::new(), committed: false, bytes: 0, failed: None }
+    }
+
     pub(super) fn hold(&mut self, event: Event) {
+        if let Event::Frame(frame) = &event {
+            self.bytes += frame.len();
+            self.committed |= self.bytes > MAX_HELD_BYTES;
+        }
         if self.first.is_none() {
             self.first = Some(event);
         } else {
@@ -91,13 +105,28 @@ impl Core {
         }
     }
 
+    /// What came before the first output, or is the first output.
+    pub(super) fn begin(&mut self, item: &Result<Event, Failure>) {
+        match item {
+            Ok(event) => {
+                self.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
+            }
+            Err(failure) => self.failed = Some(failure.clone()),
+        }
+    }
+
+    /// Asked before every event, and nearly always false.
+    #[inline]
+    pub(super) const fn is_holding(&self) -> bool {
+        self.first.is_some()
+    }
+
     pub(super) fn take_ahead(&mut self) -> Ahead {
         Ahead { first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
 
     pub(super) fn next_held(&mut self) -> Option<Event> {
-        let event = self.first.take()?;
-        self.first = self.more.pop_front();
-        Some(event)
+        let next = self.more.pop_front();
+        std::mem::replace(&mut self.first, next)
     }
 }

@@ -41,19 +41,21 @@ pub type BoxReply = Reply<BoxEvents>;
 
 impl<S> Reply<S> {
     /// A reply that nobody watches yet.
+    #[inline]
     #[must_use]
     pub fn new(head: Head, events: S) -> Self {
-        Self { core: Box::new(Core { head, ..Core::default() }), events: Watching::new(events) }
+        Self { core: Box::new(Core::new(head)), events: Watching::new(events) }
     }
 
     /// Puts what [`split`](Self::split) took in front of a stream again.
+    #[inline]
     #[must_use]
     pub fn join(held: Held, events: S) -> Self {
         // The end, or a failure, may have been met while reading ahead: then the stream has nothing more to say.
         let last = held.0.more.back().or(held.0.first.as_ref());
         let ended = last.is_some_and(|event| matches!(event.sign(), Sign::End(_)));
         let done = ended || held.0.failed.is_some();
-        Self { core: held.0, events: Watching { done, ..Watching::new(events) } }
+        Self { core: held.0, events: Watching { events, watch: (), done } }
     }
 }
 
@@ -76,6 +78,7 @@ impl<S, W> Reply<S, W> {
 
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
+    #[inline]
     pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
         watch.meet(&self.core.head.limits);
         for event in self.core.first.iter().chain(&self.core.more) {
@@ -92,6 +95,7 @@ impl<S, W> Reply<S, W> {
     }
 
     /// Puts the stream with its observers into another stream. What was read ahead stays in front.
+    #[inline]
     pub fn wrap<T>(self, wrap: impl FnOnce(Watching<S, W>) -> T) -> Reply<T> {
         let (held, events) = self.split();
         Reply::join(held, wrap(events))
@@ -104,6 +108,7 @@ impl<S, W> Reply<S, W> {
     }
 
     /// Takes the head and what was read ahead from the stream.
+    #[inline]
     #[must_use]
     pub fn split(self) -> (Held, Watching<S, W>) {
         (Held(self.core), self.events)
@@ -123,7 +128,7 @@ where
     /// The failure that came before any output.
     pub fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.core.committed && !self.events.done {
-            match ready!(self.poll_events(cx)) {
+            match ready!(self.poll_beginning(cx)) {
                 Some(Ok(event)) => {
                     if event.sign() != Sign::Liveness {
                         self.core.hold(event);
@@ -187,17 +192,14 @@ where
         self.wrap(|events| Box::pin(events) as BoxEvents)
     }
 
-    /// The next event of the stream itself, past what is held.
-    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
-        let item = ready!(Pin::new(&mut self.events).poll_next(cx));
-        match &item {
-            Some(Ok(event)) if !self.core.committed => {
-                self.core.committed = matches!(event.sign(), Sign::Output(_) | Sign::Reset | Sign::End(_));
-            }
-            Some(Err(failure)) if !self.core.committed => self.core.failed = Some(failure.clone()),
-            _ => {}
+    /// The next event of a stream that did not begin yet, past what is held. Apart from the way of all later ones.
+    #[inline(never)]
+    fn poll_beginning(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
+        let polled = Pin::new(&mut self.events).poll_next(cx);
+        if let Poll::Ready(Some(item)) = &polled {
+            self.core.begin(item);
         }
-        Poll::Ready(item)
+        polled
     }
 }
 
@@ -208,10 +210,14 @@ where
 {
     type Item = Result<Event, Failure>;
 
+    #[inline]
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match self.core.next_held() {
-            Some(event) => Poll::Ready(Some(Ok(event))),
-            None => self.poll_events(cx),
+        if self.core.is_holding() {
+            Poll::Ready(self.core.next_held().map(Ok))
+        } else if self.core.committed {
+            Pin::new(&mut self.events).poll_next(cx)
+        } else {
+            self.poll_beginning(cx)
         }
     }
 }

@@ -296,6 +296,23 @@ async fn a_reply_folds_into_a_whole_or_its_failure() {
     }
 }
 
+/// Scenario: thoughts are told as they come, and the whole block has none, or others.
+/// Expected: what was told MUST be kept where the whole has none; the whole is the authority else.
+#[test]
+fn told_thoughts_outlive_an_empty_whole() {
+    for (whole, kept) in [("", "so and so"), ("in short", "in short")] {
+        let mut assembler = Assembler::new();
+        assembler.push(&Event::Reasoning { index: 0, text: "so and so".into() });
+        let sealed = Reasoning { text: whole.into(), encrypted: Some("x".into()), ..Reasoning::default() };
+        let part = Some(Box::new(Content::Reasoning(sealed).into()));
+        assembler.push(&Event::Closed { index: 0, part });
+        let message = assembler.finish();
+        let Content::Reasoning(reasoning) = &message.parts[0].content else { panic!("{message:?}") };
+        assert_eq!(reasoning.text, kept);
+        assert!(reasoning.encrypted.is_some());
+    }
+}
+
 /// Scenario: a provider that sends nothing but preamble, and one that sends nothing but keep-alives.
 /// Expected: what is held MUST stay bounded, and come out in order; keep-alives MUST not be held at all.
 #[tokio::test]
@@ -313,6 +330,12 @@ async fn what_is_held_is_bounded() {
         at += 1;
     }
     assert!((2..100).contains(&at), "{at}");
+
+    let large = |_| Ok(Event::Frame(vec![b'x'; 1 << 20].into()));
+    let mut flood = reply((0..32).map(large).collect());
+    assert!(matches!(flood.poll_commit(&mut cx), Poll::Ready(Ok(()))));
+    let (_, rest) = flood.split();
+    assert!(rest.count().await > 24, "32 MiB were held");
 
     let mut alive = reply((0..1000).map(|_| Ok(Event::KeepAlive)).chain([Ok(text(0, "x"))]).collect());
     assert!(matches!(alive.poll_commit(&mut cx), Poll::Ready(Ok(()))));

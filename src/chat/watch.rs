@@ -64,6 +64,7 @@ pub trait Watchers {
 // === impl Outcome ===
 
 impl From<&Failure> for Outcome {
+    #[inline]
     fn from(failure: &Failure) -> Self {
         match failure.code() {
             Code::Truncated => Self::Truncated,
@@ -111,6 +112,7 @@ impl<O: Observer> Watch<O> {
     }
 
     /// Shows it a sign.
+    #[inline]
     pub fn see(&mut self, sign: Sign) {
         if let Some(observer) = &mut self.0 {
             observer.see(sign);
@@ -118,6 +120,7 @@ impl<O: Observer> Watch<O> {
     }
 
     /// Tells it the end; a second time is no time.
+    #[inline]
     pub fn settle(&mut self, how: End<'_>) {
         if let Some(observer) = self.0.take() {
             observer.settle(how);
@@ -126,6 +129,7 @@ impl<O: Observer> Watch<O> {
 }
 
 impl<O: Observer> Drop for Watch<O> {
+    #[inline]
     fn drop(&mut self) {
         self.settle(End::Abandoned);
     }

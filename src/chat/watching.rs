@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
@@ -34,24 +34,37 @@ where
 {
     type Item = Result<Event, Failure>;
 
+    #[inline(always)]
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        // Only looked at, never unwrapped and wrapped again. Inlined with that, a chunk is taken from the stream and
+        // laid down for the caller once, and not moved in pieces for every layer that it passes.
         if this.done {
             return Poll::Ready(None);
         }
-        let item = ready!(Pin::new(&mut this.events).poll_next(cx)).unwrap_or_else(|| Err(truncated()));
-        match &item {
-            Ok(Event::Completed(completion)) => {
-                this.done = true;
-                this.watch.settle(completion.end());
+        let polled = Pin::new(&mut this.events).poll_next(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(Event::Completed(completion)))) => {
+                this.settle(completion.end());
             }
-            Ok(event) => this.watch.see(event.sign()),
-            Err(failure) => {
-                this.done = true;
-                this.watch.settle(End::from(failure));
+            Poll::Ready(Some(Ok(event))) => this.watch.see(event.sign()),
+            Poll::Ready(Some(Err(failure))) => this.settle(End::from(failure)),
+            Poll::Ready(None) => {
+                let failure = truncated();
+                this.settle(End::Failed(&failure));
+                return Poll::Ready(Some(Err(failure)));
             }
+            Poll::Pending => {}
         }
-        Poll::Ready(Some(item))
+        polled
+    }
+}
+
+impl<S, W: Watchers> Watching<S, W> {
+    #[cold]
+    fn settle(&mut self, how: End<'_>) {
+        self.done = true;
+        self.watch.settle(how);
     }
 }
 

@@ -7,6 +7,9 @@
 //! abandoned. Calls over plain HTTP are numbered only if their request carries a [`Call`](crate::chat::Call).
 
 mod fact;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+mod show;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -15,5 +18,7 @@ mod words;
 
 pub use self::tracing::Tracing;
 pub use fact::Fact;
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
 pub use sink::{Facts, Sink};
 pub use words::{Change, Circuit, RetryRefusal};

@@ -57,6 +57,17 @@ fn each(failure: &Failure) -> Vec<Fact<'_>> {
     ]
 }
 
+/// Scenario: each fact, shown to a person.
+/// Expected: MUST be one line of words, and not the bare name.
+#[test]
+fn every_fact_shows_itself_in_words() {
+    let failure = Failure::new(Code::Server, "broke");
+    for fact in each(&failure) {
+        let line = fact.to_string();
+        assert!(!line.contains('\n') && line.contains(' ') && line != fact.name(), "{line}");
+    }
+}
+
 /// Scenario: the names of all facts.
 /// Expected: MUST stay what they are.
 #[test]

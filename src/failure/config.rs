@@ -26,7 +26,9 @@ impl ConfigError {
     /// If it is zero.
     pub fn unless_positive(field: &str, value: impl Into<Option<Duration>>) -> Result<(), Self> {
         match value.into() {
-            Some(Duration::ZERO) => Err(Self::new(field, "must not be zero; leave it out to switch it off")),
+            Some(Duration::ZERO) => {
+                Err(Self::new(field, "must not be zero; what is off is `None`, in a file `false`"))
+            }
             _ => Ok(()),
         }
     }

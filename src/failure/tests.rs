@@ -264,7 +264,7 @@ async fn a_box_is_asked_what_is_in_it() {
 #[test]
 fn a_refused_value_is_named() {
     let error = ConfigError::unless_positive("base", Duration::ZERO).unwrap_err();
-    assert_eq!(error.to_string(), "`base` must not be zero; leave it out to switch it off");
+    assert_eq!(error.to_string(), "`base` must not be zero; what is off is `None`, in a file `false`");
     ConfigError::unless_positive("base", None).unwrap();
     ConfigError::unless_positive("base", Duration::from_nanos(1)).unwrap();
     for ratio in [0.0, -0.1, 1.1, f64::NAN, f64::INFINITY] {

@@ -26,10 +26,11 @@ pin_project! {
     }
 
     impl<B: Body, O: Observer> PinnedDrop for Watched<B, O> {
-        // It may have come to its end since it was polled last, and whoever saw that does not poll again.
+        // It may have come to its end since it was polled last, and whoever saw that does not poll again. And a status
+        // that is a failure stays one, though a retry reads no more of it.
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if this.body.is_end_stream() {
+            if this.verdict.is_some() || this.body.is_end_stream() {
                 this.watch.settle(end_of(this.verdict));
             }
         }
@@ -82,7 +83,8 @@ where
 
     fn follow<O: Observer>(self, mut watch: Watch<O>) -> Self::Followed<O> {
         let verdict = failure_of(&self);
-        watch.meet(self.extensions().get().unwrap_or(&Limits::default()));
+        let untold = Limits::default();
+        watch.meet(self.extensions().get().unwrap_or(&untold));
         self.map(|body| {
             let mut watched = Watched { body, watch, verdict };
             // Nobody polls a body that is empty from the start, so its end must be noticed here.

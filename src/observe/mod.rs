@@ -4,13 +4,15 @@
 //! [`Sign`]s and settled exactly once: at the terminal event, at an error, at a bare end, or on drop. The commit
 //! point ([`Follow::poll_commit`]) reads ahead to the first output, in place.
 //!
-//! It is written for [`Reply`], for [`http::Response`] with any body, and for [`Plain`] results of tools, so that single layers work in any tower
-//! or axum app. A reply is judged by its events. An HTTP response is judged by its status alone: 408, 425, 429 and
-//! 5xx are failures, told when the body has ended; every other status is the server's answer, and its body's end
-//! is a completion. [`Limits`](crate::chat::Limits) that stand in its extensions are shown as those of a reply are. A body that is empty from the start (204, an answer to `HEAD`) is settled at once, since no
-//! server polls it.
+//! It is written for [`Reply`], for [`http::Response`] with any body, and for [`Plain`] results of tools, so that
+//! single layers work in any tower or axum app. A reply is judged by its events. An HTTP response is judged by its
+//! status alone: 408, 425, 429 and 5xx are failures, told when the body has ended or is let go of unread, as a retry
+//! does; every other status is the server's answer, and its body's end is a completion. What a head tells of
+//! [`Limits`](crate::chat::Limits) is shown first; beside an HTTP response they stand in its extensions. A body that
+//! is empty from the start (204, an answer to `HEAD`) is settled at once, since no server polls it.
 
 mod body;
+mod committing;
 mod plain;
 
 use std::task::{Context, Poll};
@@ -23,6 +25,7 @@ use crate::failure::{Attempt, Failure};
 pub use crate::chat::{End, Observer, Outcome, Sign, Watch, Watchers};
 pub(crate) use body::sign_of;
 pub use body::{Watched, failure_of};
+pub(crate) use committing::{Committing, Fallen};
 pub use plain::Plain;
 
 /// A response that can be followed to its end.
@@ -65,6 +68,7 @@ where
 {
     type Followed<O: Observer> = Reply<S, (W, Watch<O>)>;
 
+    #[inline]
     fn follow<O: Observer>(self, watch: Watch<O>) -> Self::Followed<O> {
         Self::follow(self, watch)
     }

@@ -79,7 +79,7 @@ impl Decoder {
     /// # Errors
     /// The failure that the frame carries, or that it is. Nothing more may be read then.
     pub fn frame(&mut self, frame: &Frame, out: &mut VecDeque<Event>) -> Result<(), Failure> {
-        let event = frame.event().and_then(|name| std::str::from_utf8(name).ok());
+        let event = frame.event().and_then(name);
         let data = frame.data();
         match self {
             Self::OpenaiChat(decoder) => decoder.frame(event, data, out),
@@ -118,5 +118,15 @@ impl Decoder {
             Self::OpenaiResponses(decoder) => decoder.is_settled(),
             Self::AnthropicMessages(decoder) => decoder.is_settled(),
         }
+    }
+}
+
+/// A name as text. The two that nearly every frame bears are known at a glance.
+#[inline]
+fn name(bytes: &[u8]) -> Option<&str> {
+    match bytes {
+        b"content_block_delta" => Some("content_block_delta"),
+        b"response.output_text.delta" => Some("response.output_text.delta"),
+        bytes => std::str::from_utf8(bytes).ok(),
     }
 }

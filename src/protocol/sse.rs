@@ -19,8 +19,8 @@
 //!
 //! # Cost
 //! Each byte is looked at once. A frame that lies within one chunk is a slice of it and allocates nothing; it keeps
-//! that chunk in memory while it lives. A frame cut by a chunk's end is copied once, and only that frame. Several
-//! `data` lines are joined into one copy.
+//! that chunk in memory while it lives. A frame cut by a chunk's end is copied once, and only that frame, to a place
+//! of a few KiB that is used again once the frames in it are dropped. Several `data` lines are joined into one copy.
 //!
 //! # Limits
 //! One item may take up `limit` bytes: all of them count, `data:` lines without content and comments without end
@@ -52,6 +52,7 @@
 //! ```
 
 mod block;
+mod held;
 mod item;
 mod line;
 mod parser;

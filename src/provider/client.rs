@@ -13,16 +13,18 @@ use serde::{Deserialize, Serialize};
 use tower_service::Service;
 
 use crate::failure::{Clock, Code, ConfigError, Failure};
+use crate::protocol::limits;
+use crate::time::Wall;
 
 /// How connections are made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientConfig {
     /// How long a connection may take to stand. 10 s: a handshake takes three round trips, and a name two more.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub connect: Option<Duration>,
     /// How long an idle connection is kept. 90 s: shorter than the idle limits of the edges in front of providers.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub idle: Option<Duration>,
     /// The `user-agent` sent.
     pub user_agent: String,
@@ -32,6 +34,9 @@ pub struct ClientConfig {
 ///
 /// One request a call: reqwest's own retries, redirects and timeouts are off, but for the connect clock. Errors are
 /// [`Failure`]s: `CONNECT` before the request could have been seen, `TIMEOUT_CONNECT`, else `TRANSPORT`.
+///
+/// Rate limits that the headers tell are put into the response's extensions as [`Limits`](crate::chat::Limits), where
+/// a rate limiter around it finds them.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     client: reqwest::Client,
@@ -102,8 +107,12 @@ impl Service<Request<Bytes>> for HttpClient {
         let sent = request.map(|request| self.client.execute(request));
         Box::pin(async move {
             let sent = sent.map_err(|error| Failure::local(Code::InvalidRequest, chain(&error)))?;
-            let response = sent.await.map_err(failure)?;
-            Ok(Response::<reqwest::Body>::from(response).map(HttpBody))
+            let mut response = Response::<reqwest::Body>::from(sent.await.map_err(failure)?);
+            let limits = limits::read(response.headers(), Wall::system().unix());
+            if !limits.is_empty() {
+                response.extensions_mut().insert(limits);
+            }
+            Ok(response.map(HttpBody))
         })
     }
 }

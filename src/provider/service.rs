@@ -21,7 +21,7 @@ use super::events::Events;
 use super::exchange::{Asked, ResponseFuture};
 use super::fits::fits;
 use super::profile::Profile;
-use super::settlement::Settlement;
+use super::settlement::{self, Settlement};
 
 /// A provider as a service: [`Request`] in, [`Reply`] out, one HTTP request a call.
 ///
@@ -148,7 +148,8 @@ impl Shared {
             model: &id,
             attempt: call.attempt,
         });
-        let settlement = Watch::new(Settlement::new(&self.facts, call.id, &self.name));
+        let span = settlement::span(&self.name, &id, sent.uri().host(), call.id);
+        let settlement = Watch::new(Settlement::new(&self.facts, call.id, &self.name, span));
         Ok((sent, Asked { shared: Arc::clone(self), model: id, call, stream: request.stream, settlement }))
     }
 }

@@ -1,9 +1,18 @@
-//! The account of one request, closed once.
+//! The account of one request, closed once; and its span.
+//!
+//! The span is named `chat MODEL` and carries the attributes that OpenTelemetry's conventions for generative AI name:
+//! `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.request.model`, `server.address`, and at its end
+//! `gen_ai.usage.input_tokens`, `gen_ai.usage.output_tokens`, `gen_ai.usage.cache_read.input_tokens`,
+//! `gen_ai.usage.cache_creation.input_tokens`, `gen_ai.server.time_to_first_token` in seconds, and `error.type`, which is the code of
+//! the failure. It holds nothing of the conversation.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{CallId, End, Observer, Sign};
+use tracing::field::Empty;
+use tracing::{Span, info_span};
+
+use crate::chat::{CallId, End, Observer, Sign, Usage};
 use crate::event::{Fact, Facts};
 use crate::time::{Instant, now};
 
@@ -15,15 +24,58 @@ pub struct Settlement {
     provider: Arc<str>,
     started: Instant,
     first_output: Option<Duration>,
+    span: Span,
 }
 
 // === impl Settlement ===
 
 impl Settlement {
-    pub(super) fn new(facts: &Facts, call: CallId, provider: &Arc<str>) -> Self {
+    pub(super) fn new(facts: &Facts, call: CallId, provider: &Arc<str>, span: Span) -> Self {
         let (facts, provider) = (facts.clone(), Arc::clone(provider));
-        Self { facts, call, provider, started: now(), first_output: None }
+        Self { facts, call, provider, started: now(), first_output: None, span }
     }
+
+    /// Writes the end into the span.
+    fn close(&self, how: End<'_>, usage: Option<Usage>) {
+        if self.span.is_disabled() {
+            return;
+        }
+        if let End::Failed(failure) = how {
+            self.span.record("error.type", failure.code().as_str());
+            self.span.record("otel.status_code", "ERROR");
+        }
+        if let Some(first) = self.first_output {
+            self.span.record("gen_ai.server.time_to_first_token", first.as_secs_f64());
+        }
+        if let Some(usage) = usage {
+            self.span.record("gen_ai.usage.input_tokens", usage.input);
+            self.span.record("gen_ai.usage.output_tokens", usage.output);
+            self.span.record("gen_ai.usage.cache_read.input_tokens", usage.cached_read);
+            self.span.record("gen_ai.usage.cache_creation.input_tokens", usage.cached_write);
+        }
+    }
+}
+
+/// The span of a request to this provider, while it lasts.
+pub(super) fn span(provider: &str, model: &str, host: Option<&str>, call: CallId) -> Span {
+    info_span!(
+        target: "watertight",
+        "chat",
+        otel.name = format_args!("chat {model}"),
+        otel.kind = "client",
+        otel.status_code = Empty,
+        gen_ai.operation.name = "chat",
+        gen_ai.provider.name = provider,
+        gen_ai.request.model = model,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        gen_ai.usage.cache_read.input_tokens = Empty,
+        gen_ai.usage.cache_creation.input_tokens = Empty,
+        gen_ai.server.time_to_first_token = Empty,
+        server.address = host,
+        error.type = Empty,
+        %call,
+    )
 }
 
 impl Observer for Settlement {
@@ -38,6 +90,7 @@ impl Observer for Settlement {
             End::Completed(usage) => usage,
             End::Failed(_) | End::Abandoned => None,
         };
+        self.close(how, usage);
         self.facts.emit(&Fact::Settled {
             call: self.call,
             provider: &self.provider,

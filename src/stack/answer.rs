@@ -22,8 +22,17 @@ pin_project! {
 }
 
 /// The status that a failure is answered with: the upstream's own where there is one, else that of its kind.
+///
+/// That an upstream refused *our* key or account says nothing of whoever called us: 502.
 #[must_use]
 pub fn status_of(failure: &Failure) -> StatusCode {
+    let ours = matches!(
+        failure.code(),
+        Code::Authentication | Code::Permission | Code::Blocked | Code::QuotaExhausted
+    );
+    if ours && !failure.is_local() {
+        return StatusCode::BAD_GATEWAY;
+    }
     if let Some(status) = failure.status().filter(|status| status.as_u16() >= 400) {
         return status;
     }

@@ -347,7 +347,7 @@ pub(crate) fn clocks(config: &Config) -> Result<DualClockTimeoutLayer, ConfigErr
 pub(crate) fn failover_config(config: &Config) -> FailoverConfig {
     let product = FailoverConfig::default();
     let spring_back = config.cooldown_ms.map_or(product.spring_back, Duration::from_millis);
-    FailoverConfig { spring_back, dwell: Duration::ZERO, move_off_after: 1, ..product }
+    FailoverConfig { spring_back, dwell: None, move_off_after: 1, ..product }
 }
 
 pub(crate) fn wall(now: Option<&str>) -> Wall {

@@ -27,6 +27,7 @@ pub struct BudgetConfig {
     #[serde(with = "humantime_serde")]
     pub window: Duration,
     /// From which part of the budget on a warning is told, once a window; `None` tells none.
+    #[serde(with = "crate::off")]
     pub warn_at: Option<f64>,
     /// Whether a call dearer than the whole budget is refused. If not, it has an untouched window for itself, and what is
     /// above the budget counts against the windows after it.

@@ -30,6 +30,7 @@ pub struct BulkheadConfig {
     /// By what calls are told apart. Each key has slots, a line and a budget of its own.
     pub key: KeyBy,
     /// Calls of a key in flight, from their admission to the end of their response; `None` sets no limit.
+    #[serde(with = "crate::off")]
     pub max_concurrent: Option<u32>,
     /// Calls of a key in line; with 0 none waits.
     pub max_waiting: u32,
@@ -37,6 +38,7 @@ pub struct BulkheadConfig {
     #[serde(with = "humantime_serde")]
     pub max_wait: Duration,
     /// The tokens of a key; `None` counts none.
+    #[serde(with = "crate::off")]
     pub budget: Option<BudgetConfig>,
     /// How many keys are kept at a time. Keys that are as good as fresh make room for others.
     pub max_keys: usize,

@@ -30,11 +30,13 @@ pub struct CircuitBreakerConfig {
     /// The most keys that are kept.
     pub max_keys: usize,
     /// Failures in a row that open; `None` switches the rule off.
+    #[serde(with = "crate::off")]
     pub failures: Option<u32>,
     /// How far apart the first and the last of them may be.
     #[serde(with = "humantime_serde")]
     pub failures_within: Duration,
     /// The share of failures among the outcomes of the window that opens; `None` switches the rule off.
+    #[serde(with = "crate::off")]
     pub ratio: Option<f64>,
     /// Outcomes that are needed before a share says anything.
     pub min_calls: u32,
@@ -85,7 +87,7 @@ pub struct CircuitBreakerConfig {
     pub lease: Duration,
     /// How long calls come back only in part: a tenth in the first half, a half in the second. `None` lets all in
     /// at once.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub ramp: Option<Duration>,
     /// Seeds the jitter, so that a run can be repeated.
     pub seed: Option<u64>,
@@ -208,7 +210,7 @@ impl Default for CircuitBreakerConfig {
     }
 }
 
-fn within<N: PartialOrd + From<u8>>(field: &str, value: N, most: N) -> Result<(), ConfigError> {
+fn within<N: Copy + PartialOrd + From<u8>>(field: &str, value: N, most: N) -> Result<(), ConfigError> {
     if value < N::from(1) {
         return Err(ConfigError::new(field, "must not be zero"));
     }

@@ -116,7 +116,7 @@ mod tests {
             };
             prop_assert!(bounded(&rests(&config), &config));
             prop_assert_eq!(rests(&config), rests(&config));
-            let wild = CircuitBreakerConfig { jitter: 0.4, ..config.clone() };
+            let wild = CircuitBreakerConfig { jitter: 0.4, ..CircuitBreakerConfig::default() };
             prop_assert!(!bounded(&rests(&wild), &config), "the twin");
         }
     }

@@ -140,7 +140,7 @@ impl State {
         }
         let (change, lost) = self.with(|Kept { circuit, .. }, rules, at| {
             let lost = circuit.generation() == generation && circuit.is_cache_lost(&rules.config, report);
-            (circuit.settle(&rules.config, generation, ticket, report, at), lost)
+            (circuit.settle(&rules.config, (generation, ticket), report, at), lost)
         });
         self.tell_change(change);
         if lost {
@@ -157,8 +157,8 @@ impl State {
     pub(super) fn snapshot(&self) -> CircuitSnapshot {
         let counted = self.word.count() > 0;
         let at = self.rules.moment();
-        let of = |kept: &Box<Kept>| CircuitSnapshot::of(&kept.circuit, &self.rules.config, at);
-        let mut snapshot = self.lock().as_ref().map(of).unwrap_or_default();
+        let of = |kept: &Kept| CircuitSnapshot::of(&kept.circuit, &self.rules.config, at);
+        let mut snapshot = self.lock().as_deref().map(of).unwrap_or_default();
         if counted {
             snapshot.last_outcome = Some(Verdict::Success);
         }

@@ -413,3 +413,31 @@ fn an_idle_key_is_small() {
     let place = 2 * (size_of::<(std::sync::Arc<str>, std::sync::Arc<state::State>)>() + 5);
     assert!(state + name + place <= 200, "{state} + {name} + {place}");
 }
+
+/// Scenario: the table of defaults in the docs of the room.
+/// Expected: MUST tell the values of the code.
+#[test]
+fn the_docs_tell_the_defaults() {
+    let docs = include_str!("mod.rs");
+    let config = CircuitBreakerConfig::default();
+    let (min, secs) = (|wait: Duration| wait.as_secs() / 60, |wait: Duration| wait.as_secs());
+    let rows = [
+        format!("| {} in {} s |", config.failures.unwrap(), secs(config.failures_within)),
+        format!(
+            "| {} % of {} in {} s |",
+            config.ratio.unwrap() * 100.0,
+            config.min_calls,
+            secs(config.window)
+        ),
+        format!("| {} s, × {}, {} min |", secs(config.rest), config.growth, min(config.max_rest)),
+        format!("| `forgive` | {} s |", secs(config.forgive)),
+        format!("| `jitter` | {} |", config.jitter),
+        format!("| {} min, {} h |", min(config.quota_rest), min(config.max_stated) / 60),
+        format!("| {}, {}, {} s |", config.probes, config.successes, secs(config.lease)),
+        format!("| `ramp` | {} s |", secs(config.ramp.unwrap())),
+    ];
+    for row in rows {
+        assert!(docs.contains(&row), "{row}");
+    }
+    assert!(config.semantic && config.slow.is_none() && config.token_trip.is_none());
+}

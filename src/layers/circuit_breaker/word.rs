@@ -123,7 +123,6 @@ const fn decode(word: u64) -> Told {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "24 bits are meant")]
 const fn count_of(word: u64) -> u32 {
     (word & COUNT) as u32
 }

@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Code, ConfigError};
 
-use super::off;
-
 /// Rungs a call may try: six, since that is how many there are; own ones come out of the same number.
 const DEFAULT_MAX_DEPTH: usize = 6;
 
@@ -38,7 +36,7 @@ pub struct DegradationConfig {
     /// The most rungs a call may try. The words of a graceful failure are always the last of them.
     pub max_depth: usize,
     /// The longest one rung may take; `None` (`false` in a file) for no limit but the call's deadline.
-    #[serde(with = "off::time")]
+    #[serde(with = "crate::off::time")]
     pub rung_timeout: Option<Duration>,
     /// The models asked when the one that was asked cannot answer, in order.
     pub fallback_models: Vec<String>,
@@ -46,10 +44,10 @@ pub struct DegradationConfig {
     pub optional_tools: Vec<String>,
     /// Whether what came of an answer is kept when it breaks off, and how many bytes of it at most; `None`
     /// (`false` in a file) ends such a stream with its failure.
-    #[serde(with = "off")]
+    #[serde(with = "crate::off")]
     pub max_partial: Option<usize>,
     /// What is said when nothing else can be; `None` (`false` in a file) lets the failure go up.
-    #[serde(with = "off")]
+    #[serde(with = "crate::off")]
     pub graceful: Option<GracefulConfig>,
     /// What each kind of answer is worth.
     pub quality: QualityConfig,

@@ -124,7 +124,6 @@ mod graceful;
 mod ladder;
 mod layer;
 mod models;
-mod off;
 mod other;
 mod partial;
 mod route;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::Protocol;
-use crate::failure::{Code, ConfigError};
+use crate::failure::{Code, ConfigError, FailOver};
 
 /// When and where calls go on. See the [module](super).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,16 +15,16 @@ pub struct FailoverConfig {
     /// How long a candidate rests that stated no wait.
     #[serde(with = "humantime_serde")]
     pub spring_back: Duration,
-    /// The shortest stay at a candidate below, whatever wait was stated; zero for none.
-    #[serde(with = "humantime_serde")]
-    pub dwell: Duration,
+    /// The shortest stay at a candidate below, whatever wait was stated; `None` for none.
+    #[serde(with = "crate::off::time")]
+    pub dwell: Option<Duration>,
     /// Failed calls in a row that move the standing candidate.
     pub move_off_after: u32,
     /// The part of a deadline that each candidate behind keeps.
     #[serde(with = "humantime_serde")]
     pub min_share: Duration,
     /// Candidates whose first output came later than this on the average are passed over; `None` for none.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub max_first_output: Option<Duration>,
     /// What happens when every candidate was told to wait.
     pub when_all_rest: WhenAllRest,
@@ -73,10 +73,16 @@ impl FailoverConfig {
     /// Names the first field that cannot work.
     pub fn validate(&self) -> Result<(), ConfigError> {
         ConfigError::unless_positive("spring_back", self.spring_back)?;
+        ConfigError::unless_positive("dwell", self.dwell)?;
         ConfigError::unless_positive("min_share", self.min_share)?;
         ConfigError::unless_positive("max_first_output", self.max_first_output)?;
         if self.move_off_after == 0 {
             return Err(ConfigError::new("move_off_after", "must be at least 1"));
+        }
+        let opt_in = |code: &&Code| code.judgement().fail_over == FailOver::OptIn;
+        if let Some(code) = self.also.iter().find(|code| !opt_in(code)) {
+            let reason = format!("names {code}, on which the judgement has the last word");
+            return Err(ConfigError::new("also", reason));
         }
         Ok(())
     }
@@ -111,7 +117,7 @@ impl Default for FailoverConfig {
     fn default() -> Self {
         Self {
             spring_back: Duration::from_secs(5 * 60),
-            dwell: Duration::from_secs(30),
+            dwell: Some(Duration::from_secs(30)),
             move_off_after: 3,
             min_share: Duration::from_secs(5),
             max_first_output: None,

@@ -11,17 +11,19 @@ use tower_service::Service;
 
 use crate::chat::{Ask, Watch};
 use crate::failure::{Failure, Fault};
-use crate::observe::Follow;
+use crate::observe::{Committing, Fallen, Follow};
 
-use super::layer::{Account, set_call};
+use super::account::Account;
+use super::layer::Lineup;
 use super::pass::Pass;
 
 pin_project! {
     /// A call on its way through the candidates.
     pub struct ResponseFuture<S: Service<R>, R> {
-        services: Arc<[S]>,
+        lineup: Arc<Lineup<S>>,
         request: R,
-        pass: Option<Pass>,
+        // None as long as the first candidate is asked of which nothing is remembered.
+        pass: Option<Box<Pass>>,
         #[pin]
         state: State<S, S::Future, S::Response>,
     }
@@ -34,10 +36,8 @@ pin_project! {
         Choosing,
         // => Calling | Choosing | done
         Readying { service: S },
-        // => Committing | Choosing | done
-        Calling { #[pin] call: F },
         // => Choosing | done
-        Committing { response: Option<T> },
+        Calling { #[pin] call: Committing<F, T> },
         // => done: nobody could be asked
         Failed { failure: Option<Failure> },
     }
@@ -46,18 +46,28 @@ pin_project! {
 // === impl ResponseFuture ===
 
 impl<S: Service<R>, R> ResponseFuture<S, R> {
-    pub(super) const fn calling(services: Arc<[S]>, request: R, pass: Pass, call: S::Future) -> Self {
-        Self { services, request, pass: Some(pass), state: State::Calling { call } }
+    pub(super) const fn calling(
+        lineup: Arc<Lineup<S>>,
+        request: R,
+        pass: Option<Box<Pass>>,
+        call: S::Future,
+    ) -> Self {
+        Self { lineup, request, pass, state: State::Calling { call: Committing::new(call) } }
     }
 
     /// Readies this service, or one of its own.
-    pub(super) fn readying(services: Arc<[S]>, request: R, pass: Pass, service: Option<S>) -> Self {
+    pub(super) fn readying(
+        lineup: Arc<Lineup<S>>,
+        request: R,
+        pass: Option<Box<Pass>>,
+        service: Option<S>,
+    ) -> Self {
         let state = service.map_or(State::Choosing, |service| State::Readying { service });
-        Self { services, request, pass: Some(pass), state }
+        Self { lineup, request, pass, state }
     }
 
-    pub(super) const fn failed(services: Arc<[S]>, request: R, failure: Failure) -> Self {
-        Self { services, request, pass: None, state: State::Failed { failure: Some(failure) } }
+    pub(super) const fn failed(lineup: Arc<Lineup<S>>, request: R, failure: Failure) -> Self {
+        Self { lineup, request, pass: None, state: State::Failed { failure: Some(failure) } }
     }
 }
 
@@ -75,57 +85,40 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let pass = this.pass.as_mut();
-            let (failure, response) = match this.state.as_mut().project() {
+            let Fallen { failure, response } = match this.state.as_mut().project() {
                 StateProj::Choosing => {
-                    let service = this.services[pass.expect("there is a pass").asked.candidate].clone();
+                    let asked = this.pass.as_ref().map_or(0, |pass| pass.asked.candidate);
+                    let service = this.lineup.services[asked].clone();
                     this.state.set(State::Readying { service });
                     continue;
                 }
                 StateProj::Readying { service } => match ready!(service.poll_ready(cx)) {
                     Ok(()) => {
-                        let mut request = this.request.clone();
-                        set_call(&mut request, pass.expect("there is a pass"));
-                        let call = service.call(request);
-                        this.state.set(State::Calling { call });
+                        let call = service.call(this.lineup.asking(this.request, this.pass.as_deref()));
+                        this.state.set(State::Calling { call: Committing::new(call) });
                         continue;
                     }
-                    Err(error) => (error.into_failure(), None),
+                    Err(error) => Fallen::before(error),
                 },
                 StateProj::Calling { call } => match ready!(call.poll(cx)) {
-                    Ok(response) => {
-                        this.state.set(State::Committing { response: Some(response) });
-                        continue;
-                    }
-                    Err(error) => (error.into_failure(), None),
+                    Ok(response) => return Poll::Ready(Ok(follow(response, this.lineup, this.pass))),
+                    Err(fallen) => fallen,
                 },
-                StateProj::Committing { response } => {
-                    let held = response.as_mut().expect("polled after it was ready");
-                    let committed = ready!(held.poll_commit(cx));
-                    let response = response.take().expect("it was there a line above");
-                    match committed {
-                        Ok(()) => {
-                            return Poll::Ready(Ok(follow(response, pass.expect("there is a pass"))));
-                        }
-                        Err(failure) => (failure, Some(response)),
-                    }
-                }
                 StateProj::Failed { failure } => {
                     let failure = failure.take().expect("polled after it was ready");
                     return Poll::Ready(Err(S::Error::from(failure)));
                 }
             };
-            let pass = this.pass.as_mut().expect("there is a pass");
+            let straight = || Box::new(Pass::straight(&this.lineup.shared, this.request.call()));
+            let pass = this.pass.get_or_insert_with(straight);
             // The failed attempt is gone before the next one starts.
             match pass.go_on(failure) {
                 Ok(()) => this.state.set(State::Choosing),
                 Err(failure) => {
-                    let done = match response.map(|response| response.give_up(failure.clone())) {
-                        Some(Ok(response)) => Ok(response.follow(Watch::new(Account::judged(pass)))),
-                        Some(Err(_)) | None => Err(S::Error::from(failure)),
-                    };
+                    let last: Result<S::Response, S::Error> = Fallen::give_up(response, failure);
                     this.state.set(State::Failed { failure: None });
-                    return Poll::Ready(done);
+                    let account = || Watch::new(this.lineup.account(Some(pass)).judged());
+                    return Poll::Ready(last.map(|response| response.follow(account())));
                 }
             }
         }
@@ -139,10 +132,16 @@ impl<S: Service<R>, R> fmt::Debug for ResponseFuture<S, R> {
 }
 
 /// Hands the response over, its end to be remembered and the tries before it kept in its head.
-fn follow<T: Follow>(mut response: T, pass: &mut Pass) -> T::Followed<Account> {
-    let attempts = pass.commit();
-    if !attempts.is_empty() {
-        response.remember(attempts);
+fn follow<T: Follow, S>(
+    mut response: T,
+    lineup: &Lineup<S>,
+    pass: &mut Option<Box<Pass>>,
+) -> T::Followed<Account> {
+    if let Some(pass) = pass {
+        let attempts = pass.commit();
+        if !attempts.is_empty() {
+            response.remember(attempts);
+        }
     }
-    response.follow(Watch::new(Account::new(pass)))
+    response.follow(Watch::new(lineup.account(pass.as_deref())))
 }

@@ -1,4 +1,4 @@
-//! The layer, its service, and the account of each call.
+//! The layer and its service.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,17 +7,16 @@ use std::task::{Context, Poll};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::chat::{Ask, End, Observer};
+use crate::chat::{Ask, Call};
 use crate::event::Facts;
 use crate::failure::{ConfigError, Fault};
 use crate::observe::Follow;
 
-use super::blow::Blow;
+use super::account::Account;
 use super::config::{Candidate, FailoverConfig};
 use super::future::ResponseFuture;
 use super::pass::Pass;
 use super::shared::Shared;
-use super::standing::Asked;
 
 /// Asks the next candidate. What is remembered lives here: clones of a layer, and all services it makes, share it.
 /// See the [module](super).
@@ -28,25 +27,21 @@ pub struct FailoverLayer<S> {
 
 /// A service with others behind it. See the [module](super).
 pub struct Failover<S> {
-    services: Arc<[S]>,
-    shared: Arc<Shared>,
+    lineup: Arc<Lineup<S>>,
     /// The standing candidate and whether it is ready, once it was asked to be.
     current: Option<Current<S>>,
+}
+
+/// The services in line, and what is remembered of them: one pointer, so that a call counts up one only.
+pub(super) struct Lineup<S> {
+    pub(super) services: Box<[S]>,
+    pub(super) shared: Arc<Shared>,
 }
 
 struct Current<S> {
     candidate: usize,
     service: S,
     ready: bool,
-}
-
-/// Follows a call to its end, and remembers how it went.
-#[derive(Debug)]
-pub struct Account {
-    shared: Arc<Shared>,
-    asked: Asked,
-    /// Whether the call was judged already, so that its end says nothing more.
-    judged: bool,
 }
 
 // === impl FailoverLayer ===
@@ -105,7 +100,8 @@ impl<S: Clone> Layer<S> for FailoverLayer<S> {
 
     fn layer(&self, first: S) -> Self::Service {
         let services = std::iter::once(first).chain(self.others.iter().cloned()).collect();
-        Failover { services, shared: Arc::clone(&self.shared), current: None }
+        let lineup = Lineup { services, shared: Arc::clone(&self.shared) };
+        Failover { lineup: Arc::new(lineup), current: None }
     }
 }
 
@@ -135,8 +131,8 @@ where
     type Future = ResponseFuture<S, R>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        let at = self.shared.at();
-        let services = &self.services;
+        let at = self.lineup.shared.at();
+        let services = &self.lineup.services;
         let current = match &mut self.current {
             Some(current) if current.candidate == at => current,
             other => other.insert(Current { candidate: at, service: services[at].clone(), ready: false }),
@@ -151,22 +147,26 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let services = Arc::clone(&self.services);
-        let pass = match Pass::begin(&self.shared, request.call()) {
-            Ok(pass) => pass,
-            Err(failure) => return ResponseFuture::failed(services, request, failure),
+        let lineup = Arc::clone(&self.lineup);
+        let pass = if lineup.shared.is_calm() {
+            None
+        } else {
+            match Pass::begin(&lineup.shared, request.call()) {
+                Ok(pass) => Some(Box::new(pass)),
+                Err(failure) => return ResponseFuture::failed(lineup, request, failure),
+            }
         };
+        let asked = pass.as_ref().map_or(0, |pass| pass.asked.candidate);
         match &mut self.current {
-            Some(current) if current.ready && current.candidate == pass.asked.candidate => {
+            Some(current) if current.ready && current.candidate == asked => {
                 current.ready = false;
-                let mut first = request.clone();
-                set_call(&mut first, &pass);
-                ResponseFuture::calling(services, request, pass, current.service.call(first))
+                let call = current.service.call(lineup.asking(&request, pass.as_deref()));
+                ResponseFuture::calling(lineup, request, pass, call)
             }
             // What is not called now must hold no readiness, and no place in line but the call's own.
             other => {
-                let waiting = other.take().filter(|current| current.candidate == pass.asked.candidate);
-                ResponseFuture::readying(services, request, pass, waiting.map(|current| current.service))
+                let waiting = other.take().filter(|current| current.candidate == asked);
+                ResponseFuture::readying(lineup, request, pass, waiting.map(|current| current.service))
             }
         }
     }
@@ -174,48 +174,37 @@ where
 
 impl<S> Clone for Failover<S> {
     fn clone(&self) -> Self {
-        Self { services: Arc::clone(&self.services), shared: Arc::clone(&self.shared), current: None }
+        Self { lineup: Arc::clone(&self.lineup), current: None }
     }
 }
 
 impl<S> fmt::Debug for Failover<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failover").field("shared", &self.shared).finish_non_exhaustive()
+        f.debug_struct("Failover").field("shared", &self.lineup.shared).finish_non_exhaustive()
     }
 }
 
-/// Writes the call as the candidate is to see it, where it differs.
-pub(super) fn set_call<R: Ask>(request: &mut R, pass: &Pass) {
-    let call = pass.call();
-    if call != request.call() {
-        request.set_call(call);
-    }
-}
+// === impl Lineup ===
 
-// === impl Account ===
-
-impl Account {
-    pub(super) fn new(pass: &Pass) -> Self {
-        Self { shared: Arc::clone(pass.shared()), asked: pass.asked, judged: false }
-    }
-
-    /// For a response that carries a failure which was judged when it came.
-    pub(super) fn judged(pass: &Pass) -> Self {
-        Self { judged: true, ..Self::new(pass) }
-    }
-}
-
-impl Observer for Account {
-    fn settle(self, how: End<'_>) {
-        if self.judged {
-            return;
+impl<S> Lineup<S> {
+    /// The request as the candidate is to see it that is asked.
+    pub(super) fn asking<R: Ask + Clone>(&self, request: &R, pass: Option<&Pass>) -> R {
+        let mut asking = request.clone();
+        let call = request.call();
+        let seen = pass.map_or_else(|| self.straight(call), Pass::call);
+        if seen != call {
+            asking.set_call(seen);
         }
-        let config = &self.shared.config;
-        let blow = match how {
-            End::Completed(_) => None,
-            End::Failed(failure) => Some(Blow::of(failure, config)),
-            End::Abandoned => return,
-        };
-        self.shared.ended(self.asked, blow);
+        asking
+    }
+
+    /// The call as the first candidate is to see it in calm times.
+    fn straight(&self, call: Call) -> Call {
+        self.shared.call(call, 0, || self.services.len() - 1)
+    }
+
+    /// What follows a response to its end.
+    pub(super) fn account(&self, pass: Option<&Pass>) -> Account {
+        Account::new(&self.shared, pass.map(|pass| pass.asked).unwrap_or_default())
     }
 }

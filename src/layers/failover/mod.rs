@@ -91,6 +91,7 @@
 //!
 //! [`Code::judgement`]: crate::failure::Code::judgement
 
+mod account;
 mod blow;
 mod config;
 mod future;
@@ -102,6 +103,7 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
+pub use account::Account;
 pub use config::{Candidate, FailoverConfig, WhenAllRest};
 pub use future::ResponseFuture;
-pub use layer::{Account, Failover, FailoverLayer};
+pub use layer::{Failover, FailoverLayer};

@@ -1,4 +1,4 @@
-//! One call's way through the candidates.
+//! A call's way through the candidates, once it is more than straight to the first.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use super::history::History;
 use super::shared::{Shared, Trial};
 use super::standing::Asked;
 
-/// One call's way through the candidates.
+/// A call's way through the candidates, once there is more to know of it than that the first one is asked. In calm
+/// times that is at its first failure.
 #[derive(Debug)]
 pub(super) struct Pass {
     shared: Arc<Shared>,
@@ -35,12 +36,9 @@ pub(super) struct Pass {
 // === impl Pass ===
 
 impl Pass {
-    /// Begins a pass.
-    ///
-    /// # Errors
-    /// If every candidate was told to wait, and the configuration says to fail then.
-    pub(super) fn begin(shared: &Arc<Shared>, call: Call) -> Result<Self, Failure> {
-        let mut pass = Self {
+    /// The pass of a call that asks the first candidate, of which nothing is remembered.
+    pub(super) fn straight(shared: &Arc<Shared>, call: Call) -> Self {
+        Self {
             shared: Arc::clone(shared),
             call,
             asked: Asked::default(),
@@ -51,10 +49,15 @@ impl Pass {
             too_small: None,
             since: None,
             history: History::default(),
-        };
-        if shared.is_calm() {
-            return Ok(pass);
         }
+    }
+
+    /// Begins a pass in times that are not calm.
+    ///
+    /// # Errors
+    /// If every candidate was told to wait, and the configuration says to fail then.
+    pub(super) fn begin(shared: &Arc<Shared>, call: Call) -> Result<Self, Failure> {
+        let mut pass = Self::straight(shared, call);
         let now = now();
         let trial = shared.change(|standing| {
             standing.forget(now);
@@ -73,28 +76,10 @@ impl Pass {
         Ok(pass)
     }
 
-    pub(super) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     /// The call as the candidate is to see it.
     pub(super) fn call(&self) -> Call {
-        let mut call = self.call;
-        let behind = if call.failover { self.behind() } else { 0 };
-        call.candidate = u16::try_from(self.asked.candidate).unwrap_or(u16::MAX);
-        call.same_protocol |= self.shared.config.same_protocol;
-        call.patient = call.patient && behind == 0;
+        let mut call = self.shared.call(self.call, self.asked.candidate, || self.behind());
         call.single |= self.trial.is_some();
-        call.attempt = 1;
-        if let Some(deadline) = call.deadline
-            && behind > 0
-        {
-            let left = deadline.saturating_duration_since(now());
-            let behind = u32::try_from(behind).unwrap_or(u32::MAX - 1);
-            let share = self.shared.config.min_share.min(left / (behind + 1));
-            let by = deadline - share.saturating_mul(behind).min(left);
-            call.commit_by = Some(call.commit_by.map_or(by, |outer| outer.min(by)));
-        }
         call
     }
 
@@ -126,7 +111,9 @@ impl Pass {
         // A trial is as if it had not been: whatever came of it, the pass begins after it.
         let on = if let Some(trial) = self.trial.take() {
             self.tried = Some(from);
-            trial.fail(blow, now);
+            // Who refuses without asking the provider says when to come back: the next trial needs no whole rest.
+            let wait = local.then(|| failure.retry_after().unwrap_or_default());
+            trial.fail(wait.map_or(blow, |wait| Blow::AtOnce(Some(wait))), now);
             true
         } else {
             self.shared.blow(self.asked, blow, now);

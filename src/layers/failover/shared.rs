@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::chat::Call;
 use crate::event::{Fact, Facts};
 use crate::time::{Instant, now};
 
@@ -39,8 +40,29 @@ impl Shared {
     }
 
     /// Where calls begin.
+    #[inline]
     pub(super) fn at(&self) -> usize {
         if self.is_calm() { 0 } else { self.lock().at() }
+    }
+
+    /// The call as this candidate is to see it, with so many behind it as are counted where it may go on.
+    #[inline]
+    pub(super) fn call(&self, mut call: Call, candidate: usize, behind: impl FnOnce() -> usize) -> Call {
+        let behind = if call.failover { behind() } else { 0 };
+        call.candidate = u16::try_from(candidate).unwrap_or(u16::MAX);
+        call.same_protocol |= self.config.same_protocol;
+        call.patient = call.patient && behind == 0;
+        call.attempt = 1;
+        if let Some(deadline) = call.deadline
+            && behind > 0
+        {
+            let left = deadline.saturating_duration_since(now());
+            let behind = u32::try_from(behind).unwrap_or(u32::MAX - 1);
+            let share = self.config.min_share.min(left / (behind + 1));
+            let by = deadline - share.saturating_mul(behind).min(left);
+            call.commit_by = Some(call.commit_by.map_or(by, |outer| outer.min(by)));
+        }
+        call
     }
 
     /// A candidate as it is asked now.
@@ -49,6 +71,7 @@ impl Shared {
     }
 
     /// A call that had a first output ended.
+    #[inline]
     pub(super) fn ended(&self, asked: Asked, blow: Option<Blow>) {
         match blow {
             None if self.is_calm() => {}
@@ -70,6 +93,7 @@ impl Shared {
         &self.candidates[candidate].name
     }
 
+    #[inline]
     pub(super) fn is_calm(&self) -> bool {
         self.calm.load(Ordering::Acquire) && self.config.max_first_output.is_none()
     }

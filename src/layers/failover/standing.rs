@@ -78,7 +78,7 @@ impl Standing {
 
     /// The highest candidate above the standing one whose rest is over, taken for a trial.
     pub(super) fn begin_trial(&mut self, config: &FailoverConfig, now: Instant) -> Option<usize> {
-        let stayed = self.since.is_none_or(|since| now >= after(since, config.dwell));
+        let stayed = self.since.is_none_or(|since| now >= after(since, config.dwell.unwrap_or_default()));
         let due = |record: &Record| record.rest.is_none_or(|rest| now >= rest.due);
         let candidate = self.candidates[..self.at].iter().position(due).filter(|_| stayed && !self.trial)?;
         self.trial = true;
@@ -183,7 +183,7 @@ impl Standing {
         self.rests = self.rests.wrapping_add(1);
         let record = &mut self.candidates[asked.candidate];
         let known = record.rest.filter(|rest| asked.rest != Some(rest.number));
-        let due = after(now, stated.unwrap_or(config.spring_back).max(config.dwell));
+        let due = after(now, stated.unwrap_or(config.spring_back).max(config.dwell.unwrap_or_default()));
         let barred = stated.map(|wait| after(now, wait));
         let rest = Rest {
             number: self.rests,

@@ -14,7 +14,7 @@ use super::standing::{Asked, Move, Standing};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn config() -> FailoverConfig {
-    FailoverConfig { spring_back: 100 * SECOND, dwell: 10 * SECOND, ..FailoverConfig::default() }
+    FailoverConfig { spring_back: 100 * SECOND, dwell: Some(10 * SECOND), ..FailoverConfig::default() }
 }
 
 fn stated(seconds: u32) -> Blow {
@@ -161,7 +161,7 @@ fn what_a_failure_says_about_its_candidate() {
 }
 
 /// Scenario: configurations that cannot work, and candidates that cannot be told apart.
-/// Expected: MUST be refused with the name of the field; zero dwell is none.
+/// Expected: MUST be refused with the name of the field.
 #[test]
 fn a_configuration_that_cannot_work_is_refused_by_name() {
     let zero = Duration::ZERO;
@@ -170,10 +170,12 @@ fn a_configuration_that_cannot_work_is_refused_by_name() {
         (FailoverConfig { min_share: zero, ..config() }, "min_share"),
         (FailoverConfig { max_first_output: Some(zero), ..config() }, "max_first_output"),
         (FailoverConfig { move_off_after: 0, ..config() }, "move_off_after"),
+        (FailoverConfig { dwell: Some(zero), ..config() }, "dwell"),
+        (FailoverConfig { also: vec![Code::InvalidRequest], ..config() }, "also"),
+        (FailoverConfig { also: vec![Code::Permission, Code::Server], ..config() }, "also"),
     ] {
         assert_eq!(config.validate().unwrap_err().field, field);
     }
-    assert!(FailoverConfig { dwell: zero, ..config() }.validate().is_ok());
     let nameless = [Candidate::new("a"), Candidate::new("")];
     assert!(config().check(&nameless, 2).unwrap_err().reason.contains("no name"));
     assert_eq!(FailoverConfig::eager(), FailoverConfig { move_off_after: 1, ..FailoverConfig::default() });
@@ -259,7 +261,10 @@ fn holds(
                 prop_assert!(trial.is_none(), "two trials at a time");
                 prop_assert!(candidate < standing.at(), "a trial of no higher candidate");
                 prop_assert!(barred[candidate].is_none_or(|until| until <= now), "a trial before its wait");
-                prop_assert!(since.is_none_or(|since| since + config.dwell <= now), "a stay below the dwell");
+                prop_assert!(
+                    since.is_none_or(|since| since + config.dwell.unwrap_or_default() <= now),
+                    "a stay below the dwell"
+                );
                 trial = Some(standing.ask(candidate));
             }
             Step::EndTrial(end) => match (trial.take(), end) {
@@ -302,7 +307,7 @@ proptest! {
 fn a_standing_that_hurries_is_rejected() {
     let moved = Step::Fail(0, Blow::AtOnce(Some(Duration::ZERO)));
     let hurried = [moved, Step::Pass(10), Step::Fail(1, stated(0)), Step::BeginTrial];
-    let no_dwell = FailoverConfig { dwell: Duration::ZERO, ..config() };
+    let no_dwell = FailoverConfig { dwell: None, ..config() };
     assert!(holds(&hurried, |standing, now| standing.begin_trial(&config(), now)).is_ok());
     assert!(holds(&hurried, |standing, now| standing.begin_trial(&no_dwell, now)).is_err());
 

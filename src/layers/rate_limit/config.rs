@@ -82,7 +82,7 @@ pub struct RateLimitConfig {
     /// Finds the number of calls in flight that the provider bears, below `max_concurrency`; off by default.
     pub adaptive: Option<AdaptiveConfig>,
     /// By what calls are told apart: each key has limits of its own.
-    pub key_by: KeyBy,
+    pub key: KeyBy,
     /// The most keys.
     pub max_keys: usize,
 }
@@ -197,7 +197,7 @@ impl RateLimitConfig {
 
     /// The most calls in flight, declared or guessed.
     pub(super) fn most_in_flight(&self) -> Option<u32> {
-        self.max_concurrency.or(self.profile.guesses().in_flight)
+        self.max_concurrency.or_else(|| self.profile.guesses().in_flight)
     }
 
     pub(super) fn reserves(&self) -> ReserveOutput {
@@ -232,7 +232,7 @@ impl Default for RateLimitConfig {
             slow_down_share: DEFAULT_SLOW_DOWN_SHARE,
             slow_down_for: DEFAULT_SLOW_DOWN_FOR,
             adaptive: None,
-            key_by: KeyBy::Nothing,
+            key: KeyBy::Nothing,
             max_keys: DEFAULT_MAX_KEYS,
         }
     }

@@ -86,14 +86,14 @@ impl<K: Store> TokenAwareRateLimitLayer<K> {
     #[must_use]
     pub fn is_near_limit(&self, share: f64) -> bool {
         let now = now();
-        self.limit.all().iter().any(|(_, state)| state.is_near_limit(share, now))
+        self.limit.all().iter().any(|state| state.is_near_limit(share, now))
     }
 
     /// How full everything is. Each key is looked at on its own: together they are no one instant.
     #[must_use]
     pub fn snapshot(&self) -> RateLimitSnapshot {
         let now = now();
-        let keys = self.limit.all().into_iter().map(|(_, state)| state.snapshot(now)).collect();
+        let keys = self.limit.all().into_iter().map(|state| state.snapshot(now)).collect();
         RateLimitSnapshot { name: self.limit.terms().name.clone(), keys }
     }
 
@@ -122,7 +122,7 @@ impl<S, K: Store> Layer<S> for TokenAwareRateLimitLayer<K> {
 
 impl<K: Store> RateLimit<K> {
     fn new(store: K, terms: Arc<Terms>) -> Self {
-        let only = (terms.config.key_by == KeyBy::Nothing).then(|| {
+        let only = (terms.config.key == KeyBy::Nothing).then(|| {
             let ledger = store.open(&terms.name, &terms.quotas);
             Arc::new(State::new(Arc::clone(&terms), "", ledger))
         });
@@ -140,7 +140,7 @@ impl<K: Store> RateLimit<K> {
             return Ok(Arc::clone(only));
         }
         let keys = &self.0;
-        let key = keys.terms.config.key_by.of(request);
+        let key = keys.terms.config.key.of(request);
         let made = keys.states.get_or_insert(key, || {
             let ledger = keys.store.open(&format!("{}:{key}", keys.terms.name), &keys.terms.quotas);
             State::new(Arc::clone(&keys.terms), key, ledger)
@@ -158,9 +158,9 @@ impl<K: Store> RateLimit<K> {
         })
     }
 
-    fn all(&self) -> Vec<(Arc<str>, Arc<State<K::Ledger>>)> {
-        let only = self.1.iter().map(|only| (Arc::from(""), Arc::clone(only)));
-        only.chain(self.0.states.all()).collect()
+    fn all(&self) -> Vec<Arc<State<K::Ledger>>> {
+        let keyed = self.0.states.all().into_iter().map(|(_, state)| state);
+        self.1.iter().cloned().chain(keyed).collect()
     }
 }
 
@@ -225,11 +225,10 @@ fn line_up<K: Store>(
     now: Instant,
 ) -> Admit<Reservation<K>> {
     let promise = match state.ledger.promise(&costs, &state.line.ahead(), now) {
-        Ok(promise) => promise,
+        Ok(promise) | Err(Short::Until(promise)) => promise,
         Err(Short::Never { dimension, capacity }) => {
             return Admit::Refused(state.too_dear(call.id, &costs, dimension, capacity));
         }
-        Err(Short::Until(promise)) => promise,
     };
     let config = &state.terms.config;
     let last = now.checked_add(config.acquire_timeout).unwrap_or(now);

@@ -32,6 +32,7 @@ pub struct RetryConfig {
     #[serde(with = "humantime_serde")]
     pub min_attempt: Duration,
     /// What retries may cost over all calls; `None` means no limit but `retries`.
+    #[serde(with = "crate::off")]
     pub budget: Option<BudgetConfig>,
     /// Only these codes are retried; `None` leaves it to the judgement.
     pub only: Option<Vec<Code>>,

@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::chat::Ask;
 use crate::failure::Fault;
-use crate::observe::Follow;
+use crate::observe::{Committing, Fallen, Follow};
 
 use super::again::{Again, plan, remembering};
 use super::layer::Shared;
@@ -30,10 +30,8 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<F, T> {
-        // => Committing | Between | done
-        Calling { #[pin] call: F },
         // => Between | done
-        Committing { response: Option<T> },
+        Calling { #[pin] call: Committing<F, T> },
         // Waiting or readying, in `again`. => Calling | done
         Between,
     }
@@ -43,7 +41,7 @@ pin_project! {
 
 impl<S: Service<R>, R> ResponseFuture<S, R> {
     pub(super) const fn new(shared: Arc<Shared<S>>, request: R, call: S::Future) -> Self {
-        Self { shared, request, state: State::Calling { call }, again: None }
+        Self { shared, request, state: State::Calling { call: Committing::new(call) }, again: None }
     }
 }
 
@@ -61,43 +59,24 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let (failure, response) = match this.state.as_mut().project() {
+            let Fallen { failure, response } = match this.state.as_mut().project() {
                 StateProj::Calling { call } => match ready!(call.poll(cx)) {
-                    Ok(mut response) => match response.poll_commit(cx) {
-                        Poll::Ready(Ok(())) => return Poll::Ready(Ok(remembering(response, this.again))),
-                        Poll::Ready(Err(failure)) => (failure, Some(response)),
-                        Poll::Pending => {
-                            this.state.set(State::Committing { response: Some(response) });
-                            return Poll::Pending;
-                        }
-                    },
-                    Err(error) => (error.into_failure(), None),
+                    Ok(response) => return Poll::Ready(Ok(remembering(response, this.again))),
+                    Err(fallen) => fallen,
                 },
-                StateProj::Committing { response } => {
-                    let held = response.as_mut().expect("polled after it was ready");
-                    let committed = ready!(held.poll_commit(cx));
-                    let response = response.take().expect("it was there a line above");
-                    match committed {
-                        Ok(()) => return Poll::Ready(Ok(remembering(response, this.again))),
-                        Err(failure) => (failure, Some(response)),
-                    }
-                }
                 StateProj::Between => {
                     let again = this.again.as_mut().expect("made before the state is entered");
                     match ready!(again.poll_call(this.shared, this.request, cx)) {
                         Ok(call) => {
-                            this.state.set(State::Calling { call });
+                            this.state.set(State::Calling { call: Committing::new(call) });
                             continue;
                         }
-                        Err(failure) => (failure, None),
+                        Err(failure) => Fallen { failure, response: None },
                     }
                 }
             };
             if let Err(failure) = plan(this.shared, this.request, this.again, failure) {
-                return Poll::Ready(match response {
-                    Some(response) => response.give_up(failure).map_err(S::Error::from),
-                    None => Err(S::Error::from(failure)),
-                });
+                return Poll::Ready(Fallen::give_up(response, failure));
             }
             this.state.set(State::Between);
         }

@@ -10,8 +10,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::chat::{Ask, Call};
-use crate::failure::{Attempt, Code, Failure, Fault};
-use crate::observe::Follow;
+use crate::failure::{Attempt, Code, Fault};
+use crate::observe::{Committing, Fallen, Follow};
 use crate::time::{Sleep, now, sleep_until};
 
 use super::shorten::{Shared, Shorten};
@@ -32,10 +32,8 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<C, T, F, S> {
-        // => Committing | Shortening | done
-        Calling { #[pin] call: C },
         // => Shortening | done
-        Committing { response: Option<T> },
+        Calling { #[pin] call: Committing<C, T> },
         // => Readying | done
         Shortening { #[pin] smaller: F, before: Option<Before<T>> },
         // => Last | done
@@ -49,8 +47,7 @@ pin_project! {
 struct Before<T> {
     call: Call,
     size: Option<usize>,
-    failure: Failure,
-    response: Option<T>,
+    fallen: Fallen<T>,
     late: Option<Pin<Box<Sleep>>>,
 }
 
@@ -58,6 +55,7 @@ struct Before<T> {
 
 impl<S: Service<R>, F: Shorten<R>, R> ShortenFuture<S, F, R> {
     pub(super) const fn new(shared: Arc<Shared<S, F>>, request: R, call: S::Future) -> Self {
+        let call = Committing::new(call);
         Self { shared, request: Some(request), attempts: Vec::new(), state: State::Calling { call } }
     }
 }
@@ -77,29 +75,17 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let (failure, response) = match this.state.as_mut().project() {
+            let fallen = match this.state.as_mut().project() {
                 StateProj::Calling { call } => match ready!(call.poll(cx)) {
-                    Ok(response) => {
-                        this.state.set(State::Committing { response: Some(response) });
-                        continue;
-                    }
-                    Err(error) => (error.into_failure(), None),
+                    Ok(response) => return Poll::Ready(Ok(response)),
+                    Err(fallen) => fallen,
                 },
-                StateProj::Committing { response } => {
-                    let held = response.as_mut().expect("polled after it was ready");
-                    let committed = ready!(held.poll_commit(cx));
-                    let response = response.take().expect("it was there above");
-                    match committed {
-                        Err(failure) => (failure, Some(response)),
-                        Ok(()) => return Poll::Ready(Ok(response)),
-                    }
-                }
                 StateProj::Shortening { smaller, before } => {
                     let smaller = ready!(poll_smaller(smaller, before, cx));
                     let before = before.take().expect("polled after it was ready");
                     let Some(request) = smaller else { return Poll::Ready(before.give_up()) };
-                    *this.attempts = before.failure.attempts().to_vec();
-                    this.attempts.push(before.failure.as_attempt());
+                    *this.attempts = before.fallen.failure.attempts().to_vec();
+                    this.attempts.push(before.fallen.failure.as_attempt());
                     *this.request = Some(request);
                     this.state.set(State::Readying { service: this.shared.template.clone() });
                     continue;
@@ -118,12 +104,12 @@ where
                 }
             };
             let request = this.request.take().expect("it is taken once");
-            let mut before = Before::new(&request, failure, response);
+            let mut before = Before::new(&request, fallen);
             if !before.may_shorten() {
                 return Poll::Ready(before.give_up());
             }
             before.late = before.call.first_output_by().map(|by| Box::pin(sleep_until(by)));
-            let smaller = this.shared.shorten.shorten(request, &before.failure);
+            let smaller = this.shared.shorten.shorten(request, &before.fallen.failure);
             this.state.set(State::Shortening { smaller, before: Some(before) });
         }
     }
@@ -138,13 +124,15 @@ impl<S: Service<R>, F: Shorten<R>, R> fmt::Debug for ShortenFuture<S, F, R> {
 // === impl Before ===
 
 impl<T> Before<T> {
-    fn new<R: Ask>(request: &R, failure: Failure, response: Option<T>) -> Self {
-        Self { call: request.call(), size: request.size(), failure, response, late: None }
+    fn new<R: Ask>(request: &R, fallen: Fallen<T>) -> Self {
+        Self { call: request.call(), size: request.size(), fallen, late: None }
     }
 
     /// Whether the provider found it too long, and another attempt may be made.
     fn may_shorten(&self) -> bool {
-        self.failure.code() == Code::ContextLength && !self.failure.is_local() && !self.call.single
+        self.fallen.failure.code() == Code::ContextLength
+            && !self.fallen.failure.is_local()
+            && !self.call.single
     }
 
     /// The request as the same call, if it is smaller; where nobody can say, the one who made it so is believed.
@@ -159,10 +147,7 @@ impl<T> Before<T> {
     where
         T: Follow,
     {
-        match self.response {
-            Some(response) => response.give_up(self.failure).map_err(E::from),
-            None => Err(E::from(self.failure)),
-        }
+        Fallen::give_up(self.fallen.response, self.fallen.failure)
     }
 }
 

@@ -48,6 +48,7 @@ where
 {
     type Clocked = Reply<Timed<Watching<S, W>>>;
 
+    #[inline]
     fn clocked(self, mut dog: Watchdog) -> Self::Clocked {
         dog.head();
         // Its first output was read ahead, and does not pass here again.
@@ -80,16 +81,19 @@ where
 {
     type Item = Result<Event, Failure>;
 
+    #[inline(always)]
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
+        // Only looked at, so that it is made where the caller wants it: see `Watching`.
         let Some(inner) = this.inner.as_mut().as_pin_mut() else { return Poll::Ready(None) };
-        if !this.dog.is_flooded()
-            && let Poll::Ready(item) = inner.poll_next(cx)
-        {
-            if let Some(Ok(event)) = &item {
-                this.dog.see(event.sign());
+        if !this.dog.is_flooded() {
+            let polled = inner.poll_next(cx);
+            if let Poll::Ready(item) = &polled {
+                if let Some(Ok(event)) = item {
+                    this.dog.see(event.sign());
+                }
+                return polled;
             }
-            return Poll::Ready(item);
         }
         let failure = ready!(this.dog.poll_expired(cx));
         this.inner.set(None);

@@ -17,19 +17,19 @@ const TOTAL_STREAM: Duration = Duration::from_secs(30 * 60);
 #[serde(default, deny_unknown_fields)]
 pub struct Clocks {
     /// Clock 1: from dispatch to the first output of a stream.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub first_output: Option<Duration>,
     /// Clock 2: between two outputs of a stream.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub idle: Option<Duration>,
     /// Without a byte of any kind on a stream.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub silence: Option<Duration>,
     /// The whole attempt, when it is not streamed.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub total: Option<Duration>,
     /// The whole attempt, when it is streamed.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::off::time")]
     pub total_stream: Option<Duration>,
     /// What keep-alives do to clocks 1 and 2.
     pub keep_alive: KeepAlive,

@@ -63,17 +63,20 @@ impl DualClockTimeoutLayer {
     ///
     /// # Errors
     /// If its own cannot work: they were attached unchecked.
+    #[inline]
     fn plan<R: Ask>(&self, request: &R) -> Result<Arc<Plan>, Failure> {
         match request.extensions().and_then(|extensions| extensions.get::<Clocks>()) {
-            Some(own) => match own.validate() {
-                Ok(()) => Ok(Arc::new(self.plain.with(*own))),
-                Err(error) => {
-                    Err(Failure::local(Code::InvalidRequest, format!("clocks of the request: {error}")))
-                }
-            },
+            Some(own) => self.own_plan(*own),
             None if request.is_reasoning() => Ok(Arc::clone(&self.reasoning)),
             None => Ok(Arc::clone(&self.plain)),
         }
+    }
+
+    fn own_plan(&self, own: Clocks) -> Result<Arc<Plan>, Failure> {
+        own.validate().map_err(|error| {
+            Failure::local(Code::InvalidRequest, format!("clocks of the request: {error}"))
+        })?;
+        Ok(Arc::new(self.plain.with(own)))
     }
 }
 

@@ -139,3 +139,10 @@ fn the_usual_rate_is_learned() {
     let mut learned = Learned::NOTHING;
     assert!((1..500).all(|window| learned.is_brisk(2000.0 / f64::from(window), crawl)));
 }
+
+/// Scenario: the clocks of a call, which every layer above moves with its response.
+/// Expected: MUST be no larger than a cache line.
+#[test]
+fn the_clocks_of_a_call_are_small() {
+    assert!(size_of::<Watchdog>() <= 64, "{}", size_of::<Watchdog>());
+}

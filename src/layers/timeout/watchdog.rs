@@ -1,16 +1,16 @@
 //! The clocks of one attempt, at work.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::chat::{Call, Sign};
+use crate::chat::{Call, CallId, Sign};
 use crate::event::Fact;
 use crate::failure::{Clock, Code, Failure};
 use crate::time::{Instant, now};
 
 use super::clocks::{Crawl, FirstClock, KeepAlive};
-use super::crawling::Crawling;
 use super::plan::Plan;
 use super::waiting::{Came, Waiting};
 
@@ -21,11 +21,13 @@ const LATE: Duration = Duration::from_millis(250);
 /// What may come without a wait before the clocks, and other tasks, have their turn all the same.
 const FLOOD: u32 = 64;
 
-/// The clocks of one attempt. It moves from the response future into the response.
+/// The clocks of one attempt. It moves from the response future into the response, and with it from layer to layer:
+/// so it is small, and what only a call needs that waits is boxed.
 #[derive(Debug)]
 pub struct Watchdog {
     plan: Arc<Plan>,
-    call: Call,
+    call: CallId,
+    deadline: Option<Instant>,
     /// When the first output must be there; `None` once the attempt can no longer be left for another.
     commit_by: Option<Instant>,
     phase: Phase,
@@ -33,8 +35,7 @@ pub struct Watchdog {
     came: Came,
     /// How often something came since the last wait.
     unwatched: u32,
-    waiting: Option<Waiting>,
-    crawl: Crawling,
+    waiting: Option<Pin<Box<Waiting>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,21 +51,23 @@ enum Phase {
 // === impl Watchdog ===
 
 impl Watchdog {
+    #[inline]
     pub(super) fn new(plan: Arc<Plan>, call: Call, streamed: bool) -> Self {
         let phase = if streamed { Phase::First } else { Phase::Whole };
         Self {
             plan,
-            call,
+            call: call.id,
+            deadline: call.deadline,
             commit_by: call.commit_by,
             phase,
             came: Came::Nothing,
             unwatched: 0,
             waiting: None,
-            crawl: Crawling::default(),
         }
     }
 
     /// The response head came.
+    #[inline]
     pub(super) fn head(&mut self) {
         self.came = self.came.max(Came::Bytes);
         if self.plan.clocks.first == FirstClock::Byte && self.phase == Phase::First {
@@ -78,6 +81,7 @@ impl Watchdog {
     }
 
     /// Something came. No clock is read.
+    #[inline]
     pub(super) fn see(&mut self, sign: Sign) {
         if matches!(sign, Sign::Output(_) | Sign::Reset | Sign::End(_)) {
             self.commit();
@@ -85,7 +89,9 @@ impl Watchdog {
         self.unwatched += 1;
         match sign {
             Sign::Output(bytes) => {
-                self.crawl.see(bytes);
+                if let Some(waiting) = &mut self.waiting {
+                    waiting.as_mut().times_mut().crawl.see(bytes);
+                }
                 if self.phase != Phase::Whole {
                     self.enter_between();
                 }
@@ -98,6 +104,7 @@ impl Watchdog {
     }
 
     /// Whether so much came without a wait that the clocks are to be asked before more is taken.
+    #[inline]
     pub(super) const fn is_flooded(&self) -> bool {
         self.unwatched >= FLOOD
     }
@@ -122,7 +129,7 @@ impl Watchdog {
         loop {
             let Some((due, clock)) = self.next_due() else { return Poll::Pending };
             let Some(waiting) = &mut self.waiting else { return Poll::Pending };
-            let now = ready!(waiting.poll_until(due, cx));
+            let now = ready!(waiting.as_mut().poll_until(due, cx));
             if let Some(failure) = self.judge(clock, due, now) {
                 return Poll::Ready(failure);
             }
@@ -131,11 +138,11 @@ impl Watchdog {
 
     /// A due clock: a failure, or a new window.
     fn judge(&mut self, due: Due, at: Instant, now: Instant) -> Option<Failure> {
-        let waiting = self.waiting.as_mut()?;
-        let away = now.duration_since(at) > LATE && !waiting.granted;
+        let times = self.waiting.as_mut()?.as_mut().times_mut();
+        let away = now.duration_since(at) > LATE && !times.granted;
         match due {
             Due::Clock(Clock::FirstOutput | Clock::Idle | Clock::Silence) if away => {
-                waiting.grant(now);
+                times.grant(now);
                 None
             }
             Due::Crawl(crawl) => self.judge_crawl(crawl, at, now),
@@ -146,28 +153,25 @@ impl Watchdog {
     }
 
     fn judge_crawl(&mut self, crawl: Crawl, at: Instant, now: Instant) -> Option<Failure> {
-        let slow =
-            self.crawl.judge(now.duration_since(at) > LATE, now, |rate| self.plan.is_brisk(rate, crawl))?;
-        let (call, rate) = (self.call.id, slow.rate);
+        let (call, plan, away) = (self.call, &self.plan, now.duration_since(at) > LATE);
+        let times = self.waiting.as_mut()?.as_mut().times_mut();
+        let slow = times.crawl.judge(away, now, |rate| plan.is_brisk(rate, crawl))?;
+        let rate = slow.rate;
         if slow.is_news {
-            self.plan.facts.emit(&Fact::Crawling { call, rate });
+            plan.facts.emit(&Fact::Crawling { call, rate });
         }
         if !crawl.cut {
             return None;
         }
-        self.plan.facts.emit(&Fact::TimedOut { call, clock: Clock::Idle, after: crawl.window });
+        plan.facts.emit(&Fact::TimedOut { call, clock: Clock::Idle, after: crawl.window });
         let reason = format!("{rate:.1} bytes of output a second over {:?}", crawl.window);
         Some(Failure::new(Code::Timeout(Clock::Idle), reason))
     }
 
     fn expire(&self, clock: Clock, now: Instant) -> Failure {
-        let since = self.waiting.as_ref().map_or(now, |waiting| match clock {
-            Clock::Total => waiting.started,
-            Clock::Silence => waiting.byte_since,
-            _ => waiting.output_since,
-        });
+        let since = self.waiting.as_ref().map_or(now, |waiting| waiting.times().since(clock));
         let after = now.duration_since(since);
-        self.plan.facts.emit(&Fact::TimedOut { call: self.call.id, clock, after });
+        self.plan.facts.emit(&Fact::TimedOut { call: self.call, clock, after });
         let what = match clock {
             Clock::Connect => "no connection",
             Clock::FirstOutput => "no output",
@@ -181,31 +185,25 @@ impl Watchdog {
 
     /// The clock that runs out first.
     fn next_due(&self) -> Option<(Instant, Due)> {
-        let waiting = self.waiting.as_ref()?;
-        let clocks = &self.plan.clocks;
-        let after =
-            |since: Instant, clock: Option<Duration>| clock.and_then(|clock| since.checked_add(clock));
-        let (output, total, silence) = match self.phase {
-            Phase::Whole => (None, clocks.total, None),
-            Phase::First => (
-                clocks.first_output.map(|clock| (clock, Clock::FirstOutput)),
-                clocks.total_stream,
-                clocks.silence,
-            ),
-            Phase::Between => {
-                (clocks.idle.map(|clock| (clock, Clock::Idle)), clocks.total_stream, clocks.silence)
+        let (clocks, times) = (&self.plan.clocks, self.waiting.as_ref()?.times());
+        let due = |clock: Clock, length: Option<Duration>| {
+            Some((times.since(clock).checked_add(length?)?, Due::Clock(clock)))
+        };
+        let (output, silence, total) = match self.phase {
+            Phase::Whole => (None, None, clocks.total),
+            Phase::First => {
+                (due(Clock::FirstOutput, clocks.first_output), clocks.silence, clocks.total_stream)
             }
+            Phase::Between => (due(Clock::Idle, clocks.idle), clocks.silence, clocks.total_stream),
         };
         let crawl = clocks.crawl.filter(|_| self.phase == Phase::Between);
         [
-            self.call.deadline.map(|at| (at, Due::Deadline)),
-            after(waiting.started, total).map(|at| (at, Due::Clock(Clock::Total))),
-            output.and_then(|(clock, name)| {
-                Some((after(waiting.output_since, Some(clock))?, Due::Clock(name)))
-            }),
-            after(waiting.byte_since, silence).map(|at| (at, Due::Clock(Clock::Silence))),
+            self.deadline.map(|at| (at, Due::Deadline)),
+            due(Clock::Total, total),
+            output,
+            due(Clock::Silence, silence),
             self.commit_by.map(|at| (at, Due::CommitBy)),
-            crawl.and_then(|crawl| Some((self.crawl.due(crawl)?, Due::Crawl(crawl)))),
+            crawl.and_then(|crawl| Some((times.crawl.due(crawl)?, Due::Crawl(crawl)))),
         ]
         .into_iter()
         .flatten()
@@ -214,10 +212,12 @@ impl Watchdog {
 
     /// The first wait after something came: the clocks it restarts begin here.
     fn restart(&mut self, now: Instant) {
-        self.waiting.get_or_insert_with(|| Waiting::new(now)).restart(self.came, now);
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(Waiting::new(now)));
+        let times = waiting.as_mut().times_mut();
+        times.restart(self.came, now);
         self.came = Came::Nothing;
         if self.phase == Phase::Between && self.plan.clocks.crawl.is_some() {
-            self.crawl.begin(now);
+            times.crawl.begin(now);
         }
     }
 

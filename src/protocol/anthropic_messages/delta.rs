@@ -40,6 +40,9 @@ pub(super) enum Said<'a> {
     Signature(Cow<'a, str>),
 }
 
+/// Makes of a text what a delta says.
+pub(super) type Wrap = for<'a> fn(Cow<'a, str>) -> Said<'a>;
+
 /// The fields of a delta.
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "snake_case")]
@@ -130,6 +133,16 @@ impl<'a> Said<'a> {
                 .or_else(|| text("partial_json").map(Self::Arguments))
                 .or_else(|| text("thinking").map(Self::Thinking))
                 .or_else(|| text("signature").map(Self::Signature)),
+        }
+    }
+
+    /// The text, and what makes the same of another.
+    pub(super) fn parts(&self) -> (&str, Wrap) {
+        match self {
+            Self::Text(text) => (text, |text| Said::Text(text)),
+            Self::Arguments(text) => (text, |text| Said::Arguments(text)),
+            Self::Thinking(text) => (text, |text| Said::Thinking(text)),
+            Self::Signature(text) => (text, |text| Said::Signature(text)),
         }
     }
 

@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use crate::chat::{Completion, Event, Stop, Usage};
 use crate::failure::{Code, Failure};
+use crate::protocol::template::Template;
 use crate::protocol::{Dialect, errors};
 use crate::time::Wall;
 
 use super::Fields;
 use super::blocks::Blocks;
 use super::decode::{invalid, is_error, name, rest};
-use super::delta::{Delta, Frame, Kind, Said};
+use super::delta::{Delta, Frame, Kind, Said, Wrap};
 use super::wire::{self, CONTENT, Figures};
 
 /// The event that comes most.
@@ -25,6 +26,8 @@ pub struct Decoder {
     wall: Wall,
     stop_reason_ends: bool,
     blocks: Blocks,
+    /// The index of a block, and what is said to it.
+    template: Template<(Option<u64>, Wrap)>,
     figures: Figures,
     /// The usage told last.
     told: Option<Usage>,
@@ -47,6 +50,7 @@ impl Decoder {
             wall,
             stop_reason_ends: dialect.stop_reason_ends,
             blocks: Blocks::default(),
+            template: Template::default(),
             figures: Figures::default(),
             told: None,
             stop: None,
@@ -56,6 +60,12 @@ impl Decoder {
             started: false,
             done: false,
         }
+    }
+
+    /// One that reads every frame in full.
+    #[cfg(test)]
+    pub(in crate::protocol) fn blind(self) -> Self {
+        Self { template: Template::blind(), ..self }
     }
 
     /// Takes in one frame: the name of its event, if it has one, and its data.
@@ -106,13 +116,22 @@ impl Decoder {
     }
 
     fn read(&mut self, event: Option<&str>, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
-        if event.is_none_or(|name| name == DELTA)
-            && let Ok(text) = std::str::from_utf8(data)
-            && let Ok(Frame { kind, index, delta: Delta(Some(said)), error: None }) =
-                serde_json::from_str(text)
-            && kind.map_or_else(|| event.is_some(), |kind| matches!(kind, Kind::ContentBlockDelta))
-        {
-            return self.blocks.say(index, said, out);
+        if event.is_none_or(|name| name == DELTA) {
+            if let Some(((index, wrap), text)) = self.template.read(data) {
+                return self.blocks.say(*index, wrap(text), out);
+            }
+            if let Ok(text) = std::str::from_utf8(data)
+                && let Ok(Frame { kind, index, delta: Delta(Some(said)), error: None }) =
+                    serde_json::from_str(text)
+                && kind
+                    .as_ref()
+                    .map_or_else(|| event.is_some(), |kind| matches!(kind, Kind::ContentBlockDelta))
+            {
+                // A kind that the event's name alone tells is not in the bytes.
+                let parts = || kind.map(|_| said.parts()).map(|(text, wrap)| (text, (index, wrap)));
+                self.template.learn(data, parts);
+                return self.blocks.say(index, said, out);
+            }
         }
         self.read_slowly(event, data.trim_ascii(), out)
     }

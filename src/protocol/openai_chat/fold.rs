@@ -1,5 +1,6 @@
 //! What chunks add up to.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use serde_json::Value;
@@ -11,6 +12,7 @@ use crate::failure::Failure;
 
 use super::calls::{Call, Calls};
 use super::decode::{settle, stop_of};
+use super::voice::Voice;
 use super::wire::{Chunk, Delta, Fragment, Function, Str};
 use super::{CHAT, PLACE, details};
 
@@ -73,6 +75,27 @@ impl Fold {
         Ok(stop)
     }
 
+    /// Takes in a chunk that says one thing, and whose like was taken in before.
+    pub(super) fn say(
+        &mut self,
+        voice: Voice,
+        text: Cow<'_, str>,
+        out: &mut VecDeque<Event>,
+    ) -> Result<(), Failure> {
+        match voice {
+            Voice::Text if !text.is_empty() => {
+                self.push(Event::Text { index: TEXT, text: text.into_owned() }, out);
+            }
+            Voice::Thought(place) if !text.is_empty() => self.thought(place, text.into_owned(), out),
+            Voice::Text | Voice::Thought(_) => {}
+            Voice::Arguments(index) => {
+                let function = Some(Function { name: None, arguments: Some(Str(text)) });
+                self.call(Fragment { index, function, ..Fragment::default() }, out)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether no output came.
     pub(super) fn is_empty(&self) -> bool {
         self.assembler.is_empty()
@@ -133,9 +156,13 @@ impl Fold {
         let other = || Some((Some("reasoning"), Str::spoken(&mut delta.reasoning)?));
         let part = || Some((Some("thinking"), Str::spoken(&mut Some(*delta.thinking.take()?))?));
         if let Some((place, text)) = usual.or_else(other).or_else(part) {
-            self.thoughts.place = place;
-            self.push(Event::Reasoning { index: REASONING, text }, out);
+            self.thought(place, text, out);
         }
+    }
+
+    fn thought(&mut self, place: Option<&'static str>, text: String, out: &mut VecDeque<Event>) {
+        self.thoughts.place = place;
+        self.push(Event::Reasoning { index: REASONING, text }, out);
     }
 
     fn call(&mut self, fragment: Fragment<'_>, out: &mut VecDeque<Event>) -> Result<(), Failure> {

@@ -48,6 +48,7 @@ mod read;
 mod stream;
 mod turn_in;
 mod turn_out;
+mod voice;
 mod wire;
 
 #[cfg(test)]

@@ -8,12 +8,14 @@ use serde_json::Value;
 
 use crate::chat::{Event, Message, Stop};
 use crate::failure::{Code, Failure};
+use crate::protocol::template::Template;
 use crate::protocol::{Dialect, errors};
 use crate::time::Wall;
 
 use super::decode::broken;
 use super::fold::Fold;
 use super::lenient;
+use super::voice::Voice;
 use super::wire::Chunk;
 
 /// Names of events whose data may be anything, since they only say that the server lives.
@@ -24,6 +26,7 @@ const HEARTBEATS: [&str; 4] = ["heartbeat", "keep-alive", "keepalive", "ping"];
 pub struct Decoder {
     wall: Wall,
     fold: Fold,
+    template: Template<Voice>,
     stop: Option<Stop>,
     done: bool,
 }
@@ -34,7 +37,13 @@ impl Decoder {
     /// With nothing read. The dialect changes nothing about how a chat is read.
     #[must_use]
     pub fn new(_dialect: &Dialect, wall: Wall) -> Self {
-        Self { wall, fold: Fold::default(), stop: None, done: false }
+        Self { wall, fold: Fold::default(), template: Template::default(), stop: None, done: false }
+    }
+
+    /// One that reads every frame in full.
+    #[cfg(test)]
+    pub(in crate::protocol) fn blind(self) -> Self {
+        Self { template: Template::blind(), ..self }
     }
 
     /// Takes in one frame: the name of its event, if it has one, and its data.
@@ -87,11 +96,15 @@ impl Decoder {
         if event == Some("error") {
             return Err(self.reported(data));
         }
+        if let Some((voice, text)) = self.template.read(data) {
+            return self.fold.say(*voice, text, out);
+        }
         if data.starts_with(b"{")
             && let Ok(text) = std::str::from_utf8(data)
             && let Ok(mut chunk) = serde_json::from_str::<Chunk<'_>>(text)
             && is_plain(&chunk)
         {
+            self.template.learn(data, || Voice::only(&chunk));
             return self.apply(&mut chunk, out);
         }
         if data.starts_with(b"[DONE]") {

@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use crate::chat::Event;
 use crate::failure::{Code, Failure};
+use crate::protocol::template::Template;
 use crate::protocol::{Dialect, errors};
 use crate::time::Wall;
 
 use super::fold::Fold;
 use super::item::Voice;
 use super::output::unreasoned;
-use super::wire::Frame;
+use super::wire::{Frame, Part};
 
 /// Names of events whose data may be anything, since they only say that the server lives.
 const HEARTBEATS: [&str; 4] = ["heartbeat", "keep-alive", "keepalive", "ping"];
@@ -22,6 +23,7 @@ const HEARTBEATS: [&str; 4] = ["heartbeat", "keep-alive", "keepalive", "ping"];
 pub struct Decoder {
     wall: Wall,
     fold: Fold,
+    template: Template<Part>,
     done: bool,
 }
 
@@ -31,7 +33,13 @@ impl Decoder {
     /// With nothing read. The dialect changes nothing about how a response is read.
     #[must_use]
     pub fn new(_dialect: &Dialect, wall: Wall) -> Self {
-        Self { wall, fold: Fold::default(), done: false }
+        Self { wall, fold: Fold::default(), template: Template::default(), done: false }
+    }
+
+    /// One that reads every frame in full.
+    #[cfg(test)]
+    pub(in crate::protocol) fn blind(self) -> Self {
+        Self { template: Template::blind(), ..self }
     }
 
     /// Takes in one frame: the name of its event, if it has one, and its data.
@@ -73,6 +81,11 @@ impl Decoder {
     }
 
     fn read(&mut self, event: Option<&str>, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
+        if event != Some("error")
+            && let Some((part, text)) = self.template.read(data)
+        {
+            return self.fold.delta(part.voice, &mut part.frame(text), out);
+        }
         if data.starts_with(b"{")
             && event != Some("error")
             && let Ok(text) = std::str::from_utf8(data)
@@ -124,15 +137,14 @@ impl Decoder {
     ) -> Result<(), Failure> {
         let named = std::mem::take(&mut frame.kind).0;
         let kind = if named.is_empty() { event.unwrap_or_default() } else { &*named };
+        if let Some(voice) = delta_of(kind) {
+            // A kind that the event's name alone tells is not in the bytes.
+            let only = || (!named.is_empty()).then(|| (&*frame.delta.0, Part::of(voice, frame)));
+            self.template.learn(data, only);
+            return self.fold.delta(voice, frame, out);
+        }
         let fold = &mut self.fold;
         match kind {
-            "response.output_text.delta" => fold.delta(Voice::Text, frame, out),
-            "response.refusal.delta" => fold.delta(Voice::Refusal, frame, out),
-            "response.reasoning_text.delta" => fold.delta(Voice::Thought, frame, out),
-            "response.reasoning_summary_text.delta" => fold.delta(Voice::Summary, frame, out),
-            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                fold.delta(Voice::Arguments, frame, out)
-            }
             "response.output_text.done" => fold.catch_up(Voice::Text, frame, out),
             "response.refusal.done" => fold.catch_up(Voice::Refusal, frame, out),
             "response.reasoning_text.done" => fold.catch_up(Voice::Thought, frame, out),
@@ -207,6 +219,20 @@ impl Decoder {
         };
         errors::in_band(&frame, self.wall.unix())
     }
+}
+
+/// What an event of this kind has more of.
+fn delta_of(kind: &str) -> Option<Voice> {
+    Some(match kind {
+        "response.output_text.delta" => Voice::Text,
+        "response.refusal.delta" => Voice::Refusal,
+        "response.reasoning_text.delta" => Voice::Thought,
+        "response.reasoning_summary_text.delta" => Voice::Summary,
+        "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+            Voice::Arguments
+        }
+        _ => return None,
+    })
 }
 
 fn is_heartbeat(event: Option<&str>) -> bool {

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, Visitor};
 use serde_json::{Map, Value};
 
+use super::item::Voice;
+
 /// One event. What only rare ones have is boxed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -28,6 +30,16 @@ pub(super) struct Frame<'a> {
     pub(super) item: Option<Box<Value>>,
     pub(super) response: Option<Box<Value>>,
     pub(super) error: Option<IgnoredAny>,
+}
+
+/// Which part a delta belongs to, and how.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) voice: Voice,
+    item_id: Box<str>,
+    output_index: Option<u32>,
+    content_index: Option<u32>,
+    summary_index: Option<u32>,
 }
 
 /// A string, borrowed unless it holds escapes; empty for null, and a number is its digits.
@@ -61,6 +73,23 @@ impl Frame<'static> {
             response: fields.remove("response").map(Box::new),
             error: None,
         }
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    /// The part that a delta of this voice belongs to.
+    pub(super) fn of(voice: Voice, frame: &Frame<'_>) -> Self {
+        let Frame { output_index, content_index, summary_index, .. } = *frame;
+        Self { voice, item_id: (&*frame.item_id.0).into(), output_index, content_index, summary_index }
+    }
+
+    /// The event that adds this text to it.
+    pub(super) fn frame<'a>(&'a self, delta: Cow<'a, str>) -> Frame<'a> {
+        let Self { output_index, content_index, summary_index, .. } = *self;
+        let (item_id, delta) = (Text(Cow::Borrowed(&self.item_id)), Text(delta));
+        Frame { item_id, output_index, content_index, summary_index, delta, ..Frame::default() }
     }
 }
 

@@ -6,6 +6,7 @@ use std::mem;
 use bytes::{Buf, Bytes};
 
 use super::block::{Block, Frame, Line};
+use super::held::Held;
 use super::item::{Item, TooLarge};
 use super::line::{CR, DATA, LF, line_end};
 
@@ -14,9 +15,6 @@ use super::line::{CR, DATA, LF, line_end};
 /// The format knows no limit, and real events are large: one that repeats a whole response, or carries part of an
 /// image, takes megabytes. 16 MiB leaves several times that and still bounds what one broken peer can make us hold.
 pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
-
-/// Room for the rest of a cut frame. Most frames are smaller, so that one allocation is enough.
-const HELD: usize = 512;
 
 /// Reads one event stream. See the [module](super).
 #[derive(Debug)]
@@ -27,7 +25,7 @@ pub struct Parser {
     /// Chunks pushed before the one in `chunk` was drained.
     queue: VecDeque<Bytes>,
     /// The open block, as far as earlier chunks brought it.
-    held: Vec<u8>,
+    held: Held,
     block: Block,
     last_id: Vec<u8>,
     /// The last byte read was a CR that ended a line: an LF now belongs to it.
@@ -56,7 +54,7 @@ impl Parser {
             limit,
             chunk: Bytes::new(),
             queue: VecDeque::new(),
-            held: Vec::new(),
+            held: Held::default(),
             block: Block::default(),
             last_id: Vec::new(),
             after_cr: false,
@@ -145,7 +143,7 @@ impl Parser {
                 at = next;
                 &*self.chunk
             } else {
-                self.held.extend_from_slice(&self.chunk[..next]);
+                self.held.extend(&self.chunk[..next]);
                 self.chunk.advance(next);
                 &*self.held
             };
@@ -191,7 +189,7 @@ impl Parser {
         if self.held.is_empty() {
             return Some(Item::Tail(lf));
         }
-        self.held.push(LF);
+        self.held.extend(b"\n");
         self.block.line = self.held.len();
         None
     }
@@ -206,7 +204,7 @@ impl Parser {
     /// The bytes of the item that ends at `at`.
     #[inline]
     fn cut(&mut self, at: usize) -> Bytes {
-        if self.held.is_empty() { self.chunk.split_to(at) } else { Bytes::from(mem::take(&mut self.held)) }
+        if self.held.is_empty() { self.chunk.split_to(at) } else { self.held.take() }
     }
 
     /// Makes an item of the open block.
@@ -229,8 +227,7 @@ impl Parser {
             return Err(self.refuse());
         }
         if !self.chunk.is_empty() {
-            self.held.reserve(HELD.max(self.chunk.len()));
-            self.held.extend_from_slice(&self.chunk);
+            self.held.extend(&self.chunk);
             self.chunk = Bytes::new();
         }
         Ok(())

@@ -73,7 +73,11 @@ impl Bucketlike for Twin {
                     used.set(0);
                 }
                 let then = used.get() + cost;
-                if then > 100 { Err(Dry::Until((this + 1) * 60_000_000_000)) } else { Ok(used.set(then)) }
+                if then > 100 {
+                    return Err(Dry::Until((this + 1) * 60_000_000_000));
+                }
+                used.set(then);
+                Ok(())
             }
             Self::Forgetful(bucket) | Self::Hasty(bucket) => bucket.take(cost, now),
         }

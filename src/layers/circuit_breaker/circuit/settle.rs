@@ -17,8 +17,7 @@ impl Circuit {
     pub(in super::super) fn settle(
         &mut self,
         config: &CircuitBreakerConfig,
-        generation: u16,
-        ticket: Option<Ticket>,
+        (generation, ticket): (u16, Option<Ticket>),
         report: &Report,
         at: Moment,
     ) -> Option<Change> {

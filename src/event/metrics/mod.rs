@@ -1,0 +1,46 @@
+//! Facts as metrics. Feature `metrics`.
+//!
+//! [`Metrics`] is a sink that counts facts through the `metrics` facade: install any recorder of that crate, and give
+//! the layers `Facts::to(Metrics::default())`, or a pair of it and [`Tracing`](super::Tracing).
+//!
+//! | name | kind | labels |
+//! |---|---|---|
+//! | `watertight_attempts_total` | counter | `provider`, `model` |
+//! | `watertight_calls_total` | counter | `provider`, `outcome` |
+//! | `watertight_tokens_total` | counter | `provider`, `kind`: `input`, `cached_read`, `cached_write`, `output`, `reasoning` |
+//! | `watertight_first_output_seconds` | histogram | `provider` |
+//! | `watertight_call_seconds` | histogram | `provider`, `outcome` |
+//! | `watertight_adaptions_total` | counter | `provider`, `option`, `change` |
+//! | `watertight_retries_total` | counter | `policy`, `code` |
+//! | `watertight_retry_wait_seconds` | histogram | `policy` |
+//! | `watertight_retries_refused_total` | counter | `reason`, `code` |
+//! | `watertight_timeouts_total` | counter | `clock` |
+//! | `watertight_crawling_total` | counter | |
+//! | `watertight_skips_total` | counter | `candidate`, `code` |
+//! | `watertight_failovers_total` | counter | `from`, `to`, `code` |
+//! | `watertight_moves_total` | counter | `from`, `to` |
+//! | `watertight_trials_total` | counter | `candidate` |
+//! | `watertight_springs_back_total` | counter | `candidate` |
+//! | `watertight_resets_total` | counter | `reason` |
+//! | `watertight_admitted_total` | counter | `gate`, `key` |
+//! | `watertight_wait_seconds` | histogram, of those who waited | `gate`, `key` |
+//! | `watertight_refused_total` | counter | `gate`, `key`, `code` |
+//! | `watertight_in_flight` | gauge | `gate`, `key` |
+//! | `watertight_circuit` | gauge: 0 closed, 1 half open, 2 open, 3 forced open, 4 disabled, 5 observe | `key` |
+//! | `watertight_transitions_total` | counter | `key`, `to` |
+//! | `watertight_probes_total` | counter | `key` |
+//! | `watertight_limit` | gauge | `key`, `dimension` |
+//! | `watertight_remaining` | gauge | `key`, `dimension` |
+//! | `watertight_budget_warnings_total` | counter | `key` |
+//! | `watertight_rungs_total` | counter | `rung`, `outcome`: `tried`, `failed` |
+//! | `watertight_degraded_total` | counter | `rung` |
+//!
+//! Outcomes are `completed`, `truncated`, `abandoned`, or the code of a failure. Labels that come from traffic
+//! (models, keys) are bounded: what is new after [`DEFAULT_MAX_LABELS`] of them is counted as `other`.
+
+mod labels;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+pub use sink::{DEFAULT_MAX_LABELS, Metrics};

@@ -1,0 +1,221 @@
+//! The canonical stack.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use serde::Serialize;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::chat::Request;
+use crate::config::StackConfig;
+use crate::event::Facts;
+use crate::failure::ConfigError;
+use crate::gate::Gate;
+use crate::layers::bulkhead::{Bulkhead, BulkheadSnapshot};
+use crate::layers::circuit_breaker::{CircuitBreaker, CircuitBreakerSnapshot};
+use crate::layers::degradation::{self, Degrading};
+use crate::layers::failover::{Candidate, Failover};
+use crate::layers::rate_limit::{RateLimit, RateLimitSnapshot};
+use crate::layers::retry::Retry;
+use crate::layers::timeout::DualClockTimeout;
+use crate::layers::{
+    BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer,
+    TokenAwareRateLimitLayer,
+};
+
+/// One provider with its layers, from the outside in.
+pub type Attempts<P> = Retry<Gate<Gate<DualClockTimeout<P>, RateLimit>, CircuitBreaker>>;
+
+/// A whole stack, from the outside in.
+pub type Whole<P> = Degrading<Gate<Failover<Attempts<P>>, Bulkhead>>;
+
+/// The layers of a stack before it stands over providers. The outer two may be replaced: a ladder with a cache, or a
+/// bulkhead that others share.
+#[derive(Clone, Debug)]
+pub struct Layers {
+    /// The outermost.
+    pub degradation: DegradationLayer,
+    /// The next.
+    pub bulkhead: BulkheadLayer,
+    config: StackConfig,
+    facts: Facts,
+}
+
+/// A stack over its providers: a service, and the layers in it to look at. Clones share everything.
+#[derive(Debug)]
+pub struct Stack<P> {
+    service: Whole<P>,
+    degradation: DegradationLayer,
+    bulkhead: BulkheadLayer,
+    providers: Arc<[ProviderLayers]>,
+}
+
+/// The layers of one provider that can be looked at and changed by hand.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ProviderLayers {
+    /// Its name.
+    pub name: Arc<str>,
+    /// When it is left alone. Named `provider:NAME`.
+    pub circuit_breaker: CircuitBreakerLayer,
+    /// How much it is asked. Named `provider:NAME`.
+    pub rate_limit: TokenAwareRateLimitLayer,
+}
+
+/// A stack as it stands. Its parts are looked at one after the other: together they are no one instant.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct StackSnapshot {
+    /// What its ladder did.
+    pub degradation: degradation::Snapshot,
+    /// Who is inside.
+    pub bulkhead: BulkheadSnapshot,
+    /// Its providers, in order.
+    pub providers: Vec<ProviderSnapshot>,
+}
+
+/// One provider as it stands.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ProviderSnapshot {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its circuits.
+    pub circuit_breaker: CircuitBreakerSnapshot,
+    /// Its limits.
+    pub rate_limit: RateLimitSnapshot,
+}
+
+// === impl Layers ===
+
+impl Layers {
+    /// The layers as configured, all telling the same sink.
+    ///
+    /// # Errors
+    /// Names the field that cannot work, by its path.
+    pub fn new(config: StackConfig, facts: &Facts) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            degradation: DegradationLayer::new(config.degradation.clone())?.facts(facts),
+            bulkhead: BulkheadLayer::new(config.bulkhead.clone())?.facts(facts),
+            config,
+            facts: facts.clone(),
+        })
+    }
+
+    /// Puts them over providers, the first asked first.
+    ///
+    /// # Errors
+    /// If there is no provider, two have one name, or the configuration names one that is not there.
+    pub fn over<C, P>(self, providers: impl IntoIterator<Item = (C, P)>) -> Result<Stack<P>, ConfigError>
+    where
+        C: Into<Candidate>,
+        P: Clone,
+    {
+        let (mut names, mut kept, mut chains) = (Vec::new(), Vec::new(), Vec::new());
+        for (candidate, provider) in providers {
+            let candidate = candidate.into();
+            let (layers, chain) = self.chain(&candidate.name, provider)?;
+            names.push(candidate);
+            kept.push(layers);
+            chains.push(chain);
+        }
+        let unknown = |name: &&String| !names.iter().any(|candidate| *candidate.name == ***name);
+        if let Some(name) = self.config.providers.keys().find(unknown) {
+            return Err(ConfigError::new(format!("providers.{name}"), "is no provider of the stack"));
+        }
+        let mut chains = chains.into_iter();
+        let first = chains.next().ok_or_else(|| ConfigError::new("providers", "must be at least one"))?;
+        let failover = FailoverLayer::new(chains).named(names)?.config(self.config.failover)?;
+        let service = failover.facts(&self.facts).layer(first);
+        let Self { degradation, bulkhead, .. } = self;
+        let service = degradation.layer(bulkhead.layer(service));
+        Ok(Stack { service, degradation, bulkhead, providers: kept.into() })
+    }
+
+    /// One provider in its layers.
+    fn chain<P: Clone>(
+        &self,
+        name: &Arc<str>,
+        provider: P,
+    ) -> Result<(ProviderLayers, Attempts<P>), ConfigError> {
+        let own = self.config.provider(name);
+        let shown = format!("provider:{name}");
+        let circuit_breaker = CircuitBreakerLayer::new(own.circuit_breaker.unwrap_or_default())?
+            .named(shown.as_str())
+            .facts(&self.facts);
+        let rate_limit = TokenAwareRateLimitLayer::new(own.rate_limit.unwrap_or_default())?
+            .named(shown.as_str())
+            .facts(&self.facts);
+        let retry = RetryLayer::new(own.retry.unwrap_or_default())?.facts(&self.facts);
+        let timeout = DualClockTimeoutLayer::new(own.timeout.unwrap_or_default())?.facts(&self.facts);
+        let chain = retry.layer(circuit_breaker.layer(rate_limit.layer(timeout.layer(provider))));
+        Ok((ProviderLayers { name: Arc::clone(name), circuit_breaker, rate_limit }, chain))
+    }
+}
+
+// === impl Stack ===
+
+impl<P> Stack<P> {
+    /// The layers of each provider, in order.
+    #[must_use]
+    pub fn providers(&self) -> &[ProviderLayers] {
+        &self.providers
+    }
+
+    /// The bulkhead.
+    #[must_use]
+    pub const fn bulkhead(&self) -> &BulkheadLayer {
+        &self.bulkhead
+    }
+
+    /// The stack as it stands.
+    #[must_use]
+    pub fn snapshot(&self) -> StackSnapshot {
+        let provider = |layers: &ProviderLayers| ProviderSnapshot {
+            name: Arc::clone(&layers.name),
+            circuit_breaker: layers.circuit_breaker.snapshot(),
+            rate_limit: layers.rate_limit.snapshot(),
+        };
+        StackSnapshot {
+            degradation: self.degradation.snapshot(),
+            bulkhead: self.bulkhead.snapshot(),
+            providers: self.providers.iter().map(provider).collect(),
+        }
+    }
+
+    /// The service alone.
+    #[must_use]
+    pub fn into_service(self) -> Whole<P> {
+        self.service
+    }
+}
+
+impl<P> Service<Request> for Stack<P>
+where
+    Whole<P>: Service<Request>,
+{
+    type Response = <Whole<P> as Service<Request>>::Response;
+    type Error = <Whole<P> as Service<Request>>::Error;
+    type Future = <Whole<P> as Service<Request>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        self.service.call(request)
+    }
+}
+
+impl<P: Clone> Clone for Stack<P> {
+    fn clone(&self) -> Self {
+        Self {
+            service: self.service.clone(),
+            degradation: self.degradation.clone(),
+            bulkhead: self.bulkhead.clone(),
+            providers: Arc::clone(&self.providers),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The configuration of a stack, as files write it.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use watertight::config::StackConfig;
+use watertight::event::Facts;
+use watertight::layers::bulkhead::BulkheadConfig;
+use watertight::stack::Layers;
+
+const TOML: &str = r#"
+[bulkhead]
+key = "caller"
+max_concurrent = false
+
+[degradation.graceful]
+support_contact = "help@ship.test"
+
+[retry]
+retries = 2
+base = "500ms"
+budget = false
+
+[circuit_breaker]
+failures = 3
+ratio = false
+ramp = false
+
+[timeout]
+first_output = "5s"
+idle = false
+
+[failover]
+dwell = false
+
+[rate_limit]
+tokens_per_minute = 90000
+
+[providers.east.rate_limit]
+profile = "anthropic"
+"#;
+
+const YAML: &str = "
+bulkhead:
+  key: caller
+  max_concurrent: false
+degradation:
+  graceful:
+    support_contact: help@ship.test
+retry:
+  retries: 2
+  base: 500ms
+  budget: false
+circuit_breaker:
+  failures: 3
+  ratio: false
+  ramp: false
+timeout:
+  first_output: 5s
+  idle: false
+failover:
+  dwell: false
+rate_limit:
+  tokens_per_minute: 90000
+providers:
+  east:
+    rate_limit:
+      profile: anthropic
+";
+
+fn of_json(value: Value) -> Result<StackConfig, serde_json::Error> {
+    serde_json::from_value(value)
+}
+
+/// Scenario: one configuration in TOML, YAML and JSON.
+/// Expected: MUST read alike; what is written MUST hold, what is not MUST be the default; `false` MUST be off.
+#[test]
+fn three_formats_read_alike() {
+    let toml: StackConfig = toml::from_str(TOML).unwrap();
+    let yaml: StackConfig = serde_norway::from_str(YAML).unwrap();
+    let json: StackConfig = of_json(toml::from_str(TOML).unwrap()).unwrap();
+    assert_eq!(toml, yaml);
+    assert_eq!(toml, json);
+    toml.validate().unwrap();
+    assert_eq!((toml.retry.retries, toml.retry.base), (2, Duration::from_millis(500)));
+    assert_eq!(toml.retry.cap, StackConfig::default().retry.cap);
+    assert!(toml.retry.budget.is_none() && toml.circuit_breaker.ratio.is_none());
+    assert!(toml.circuit_breaker.ramp.is_none() && toml.timeout.idle.is_none());
+    assert!(toml.failover.dwell.is_none() && toml.bulkhead.max_concurrent.is_none());
+    assert_eq!(toml.timeout.first_output, Some(Duration::from_secs(5)));
+    assert_eq!(StackConfig::default().bulkhead, BulkheadConfig::users());
+}
+
+/// Scenario: the defaults, and what is off, written in each format and read again.
+/// Expected: MUST come out as they went in.
+#[test]
+fn what_is_written_reads_as_it_was() {
+    let off: StackConfig = toml::from_str(TOML).unwrap();
+    for config in [StackConfig::default(), off] {
+        let toml = toml::to_string(&config).unwrap();
+        assert_eq!(toml::from_str::<StackConfig>(&toml).unwrap(), config, "{toml}");
+        let yaml = serde_norway::to_string(&config).unwrap();
+        assert_eq!(serde_norway::from_str::<StackConfig>(&yaml).unwrap(), config, "{yaml}");
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<StackConfig>(&json).unwrap(), config, "{json}");
+    }
+}
+
+/// Scenario: fields and sections that do not exist, at every depth, and values of the wrong kind.
+/// Expected: MUST be refused, naming what it is that is not known.
+#[test]
+fn what_is_unknown_is_refused_by_name() {
+    for (value, named) in [
+        (json!({"retries": {}}), "retries"),
+        (json!({"retry": {"retrys": 1}}), "retrys"),
+        (json!({"retry": {"budget": {"ration": 0.1}}}), "ration"),
+        (json!({"retry": {"only": ["SERVERS"]}}), "SERVERS"),
+        (json!({"circuit_breaker": {"slow": {"first": "1s"}}}), "first"),
+        (json!({"bulkhead": {"key": "user"}}), "user"),
+        (json!({"bulkhead": {"budget": {"token": 1}}}), "token"),
+        (json!({"degradation": {"graceful": {"contact": "x"}}}), "contact"),
+        (json!({"providers": {"east": {"bulkhead": {}}}}), "bulkhead"),
+        (json!({"timeout": {"idle": true}}), "true"),
+        (json!({"timeout": {"idle": "soon"}}), "soon"),
+    ] {
+        let error = of_json(value.clone()).unwrap_err().to_string();
+        assert!(error.contains(named), "{value}: {error}");
+    }
+}
+
+/// Scenario: zeros, ratios that are none, and other values that cannot work, in each section.
+/// Expected: MUST be refused at build with the path of the field.
+#[test]
+fn what_cannot_work_is_refused_by_its_path() {
+    for (value, path) in [
+        (json!({"retry": {"base": "0s"}}), "retry.base"),
+        (json!({"retry": {"budget": {"ratio": 1.5}}}), "retry.budget.ratio"),
+        (json!({"circuit_breaker": {"probes": 0}}), "circuit_breaker.probes"),
+        (json!({"circuit_breaker": {"failures": 0}}), "circuit_breaker.failures"),
+        (json!({"circuit_breaker": {"rest": "0s"}}), "circuit_breaker.rest"),
+        (json!({"bulkhead": {"max_concurrent": 0}}), "bulkhead.max_concurrent"),
+        (json!({"bulkhead": {"budget": {"tokens": 0}}}), "bulkhead.budget.tokens"),
+        (json!({"rate_limit": {"tokens_per_minute": 0}}), "rate_limit.tokens_per_minute"),
+        (json!({"rate_limit": {"max_concurrency": 0}}), "rate_limit.max_concurrency"),
+        (json!({"rate_limit": {"acquire_timeout": "0s"}}), "rate_limit.acquire_timeout"),
+        (json!({"timeout": {"idle": "0s"}}), "timeout.idle"),
+        (json!({"failover": {"move_off_after": 0}}), "failover.move_off_after"),
+        (json!({"degradation": {"max_depth": 0}}), "degradation.max_depth"),
+        (json!({"degradation": {"fallback_models": ["a", "a"]}}), "degradation.fallback_models"),
+        (json!({"providers": {"east": {"retry": {"cap": "0s"}}}}), "providers.east.retry.cap"),
+    ] {
+        let config = of_json(value.clone()).unwrap();
+        let error = Layers::new(config, &Facts::default()).unwrap_err();
+        assert_eq!(error.field, path, "{value}: {error}");
+    }
+}
