@@ -29,6 +29,7 @@ use crate::support::{Act, Script, fail, request};
 pub type Svc = BoxCloneSyncService<Request, BoxReply, Failure>;
 
 /// A layer, as the laws see it.
+#[expect(clippy::struct_excessive_bools, reason = "columns of a table, and no state")]
 pub struct Row {
     /// Puts the layer on a stage. Each time it is the same layer.
     pub wrap: Box<dyn Fn(Door) -> Svc + Send + Sync>,

@@ -68,13 +68,13 @@ pub fn breaker(key: KeyBy) -> CircuitBreakerLayer {
 }
 
 /// So many requests and tokens a minute, with the whole of both at once.
-pub fn limit(key_by: KeyBy, a_minute: u32, mode: Mode) -> TokenAwareRateLimitLayer {
+pub fn limit(key: KeyBy, a_minute: u32, mode: Mode) -> TokenAwareRateLimitLayer {
     let config = RateLimitConfig {
         requests_per_minute: Some(a_minute),
         tokens_per_minute: Some(a_minute),
         burst: Some(1.0),
         mode,
-        key_by,
+        key,
         max_keys: MAX_KEYS,
         ..RateLimitConfig::default()
     };
