@@ -19,7 +19,7 @@ use crate::observe::Plain;
 use super::config::BulkheadConfig;
 use super::layer::BulkheadLayer;
 use super::permit::Permit;
-use super::pool::Pool;
+use super::pool::{Pool, Work};
 use super::snapshot::BulkheadSnapshot;
 
 /// A tool that blocks its thread, as a service: a bulkhead whose slots are threads of the tool's own.
@@ -95,7 +95,8 @@ impl BlockingTool {
             return Err(ConfigError::new("key", "must be `nothing`: all calls share the tool's threads"));
         }
         let bulkhead = BulkheadLayer::new(config)?.named(name).facts(facts).handle();
-        let pool = Pool::new(name, bulkhead, threads, Arc::new(work))?;
+        let work: Arc<Work> = Arc::new(work);
+        let pool = Pool::new(name, bulkhead, threads, &work)?;
         Ok(Self { pool: Arc::new(pool) })
     }
 

@@ -51,11 +51,11 @@ impl Pool {
         name: &str,
         bulkhead: Bulkhead,
         threads: u32,
-        work: Arc<Work>,
+        work: &Arc<Work>,
     ) -> Result<Self, ConfigError> {
         let pool = Self { bulkhead, queue: Arc::default() };
         for number in 0..threads {
-            let (queue, work) = (Arc::clone(&pool.queue), Arc::clone(&work));
+            let (queue, work) = (Arc::clone(&pool.queue), Arc::clone(work));
             let thread = thread::Builder::new().name(format!("{name}-{number}"));
             let started = thread.spawn(move || queue.work_off(&*work));
             started.map_err(|error| {
