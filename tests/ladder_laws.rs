@@ -332,6 +332,21 @@ fn a_ladder_that_breaks_a_law_is_rejected() {
     assert!(holds(&rungs, &down, keeps).is_err(), "keeps what is degraded");
 }
 
+/// Scenario: a ladder beneath another makes a broken stream a partial result; the rungs above keep answers.
+/// Expected: MUST not be kept, though the ladder above was never climbed.
+#[tokio::test(start_paused = true)]
+async fn what_is_degraded_beneath_is_not_kept() {
+    let seen = Seen::default();
+    let outer = layer(&err_then_answer(), &seen, &Facts::default(), 6);
+    let broken = Script::body([Act::Text("x"), Act::Fail(fail(Code::Transport))]);
+    let stage = Stage::new("a", &Log::default(), [broken, Script::says("x")]);
+    let mut service = outer.layer(DegradationLayer::default().layer(stage));
+    for kept in [0, NAMES.len()] {
+        assert!(ask(&mut service, request()).await.1.is_ok());
+        assert_eq!(*seen.learnt.lock().unwrap(), kept);
+    }
+}
+
 /// A breaker's book: what it was told of each call.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Vec<Outcome>>>);
