@@ -75,6 +75,7 @@ impl Fact<'_> {
                 rest.map_or(Ok(()), |rest| write!(f, "; rests for {rest:.1?}"))
             }
             Self::Probe { key, .. } => write!(f, "circuit {key}: one call tries"),
+            Self::CacheLost { key } => write!(f, "circuit {key}: calls are no longer read from the cache"),
             Self::Calibrated { key, dimension, limit, remaining } => {
                 write!(f, "limiter {key}: {remaining} of {limit} {dimension:?} are left")
             }

@@ -110,7 +110,7 @@ fn a_configuration_is_read_as_it_is_written() {
         (r#"{"depth":1}"#, "unknown field `depth`"),
         (r#"{"graceful":{"contact":"x"}}"#, "unknown field `contact`"),
         (r#"{"rung_timeout":"soon"}"#, "expected a duration"),
-        (r#"{"max_partial":-1}"#, "-1 is below zero"),
+        (r#"{"max_partial":-1}"#, "integer `-1`, expected usize"),
         (r#"{"graceful":true}"#, "give a value, or `false`"),
     ] {
         let error = serde_json::from_str::<DegradationConfig>(text).unwrap_err().to_string();
