@@ -61,7 +61,6 @@ async fn main() -> Result<(), BoxError> {
         println!("\n\x1b[1m{what}\x1b[0m");
         ask(&mut service, question).await?;
     }
-    println!();
     Ok(())
 }
 

@@ -83,7 +83,7 @@
 //! let config = RateLimitConfig {
 //!     tokens_per_minute: Some(450_000),
 //!     acquire_timeout: Duration::from_secs(20),
-//!     key_by: KeyBy::Model,
+//!     key: KeyBy::Model,
 //!     ..RateLimitConfig::of(LimitProfile::Openai)
 //! };
 //! let customised = ServiceBuilder::new().layer(TokenAwareRateLimitLayer::new(config)?.named("provider:openai"));
