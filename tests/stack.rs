@@ -1,0 +1,376 @@
+//! Layers together: what the order of a stack decides, and the canonical stack as a whole.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::{Request as HttpRequest, Response};
+use http_body_util::Full;
+use support::{Act, Log, Script, Stage, ask, facts, read, request};
+use tokio::time::{Instant, advance};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use watertight::chat::{Cost, Request};
+use watertight::config::{ProviderConfig, StackConfig};
+use watertight::event::{Circuit, Facts};
+use watertight::failure::{Code, Failure};
+use watertight::key::Caller;
+use watertight::layers::bulkhead::{BudgetConfig, BulkheadConfig};
+use watertight::layers::circuit_breaker::CircuitBreakerConfig;
+use watertight::layers::degradation::DegradationConfig;
+use watertight::layers::rate_limit::{Mode, RateLimitConfig};
+use watertight::layers::retry::{Jitter, RetryConfig};
+use watertight::layers::timeout::Clocks;
+use watertight::layers::{
+    BulkheadLayer, CircuitBreakerLayer, DualClockTimeoutLayer, RetryLayer, TokenAwareRateLimitLayer,
+};
+use watertight::stack::{Layers, ServiceBuilderExt, Stack};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn retry(retries: u32) -> RetryLayer {
+    RetryLayer::new(RetryConfig { retries, jitter: Jitter::None, ..RetryConfig::default() }).unwrap()
+}
+
+fn breaker(failures: u32) -> CircuitBreakerLayer {
+    let config = CircuitBreakerConfig {
+        failures: Some(failures),
+        ratio: None,
+        jitter: 0.0,
+        ..CircuitBreakerConfig::default()
+    };
+    CircuitBreakerLayer::new(config).unwrap()
+}
+
+fn state(layer: &CircuitBreakerLayer) -> Circuit {
+    layer.handle().unwrap().snapshot().state
+}
+
+/// A stack of these providers, whose ladder lets failures go up.
+fn stack(config: StackConfig, facts: &Facts, providers: Vec<(&'static str, Stage)>) -> Stack<Stage> {
+    let degradation = DegradationConfig { graceful: None, ..DegradationConfig::default() };
+    let retry = RetryConfig { jitter: Jitter::None, ..config.retry.clone() };
+    Layers::new(StackConfig { degradation, retry, ..config }, facts).unwrap().over(providers).unwrap()
+}
+
+/// Scenario: a provider that fails for ever, under a breaker that opens after three failures: the breaker inside retry,
+/// and outside of it.
+/// Expected: inside, it MUST open within the first call and stop its retries; outside, each call with all its retries
+/// MUST be one failure.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_inside_retry_counts_attempts_and_outside_counts_calls() {
+    let log = Log::default();
+    let stage = || Stage::new("a", &log, [Script::fails(Code::Server)]);
+    let inside = breaker(3);
+    let mut service =
+        ServiceBuilder::new().retrying(retry(5)).circuit_breaker(inside.clone()).service(stage());
+    let (_, end) = ask(&mut service, request()).await;
+    assert_eq!(end.unwrap_err().code(), Code::CircuitOpen);
+    assert_eq!((log.calls().len(), state(&inside)), (3, Circuit::Open));
+
+    let outside = breaker(3);
+    let mut service =
+        ServiceBuilder::new().circuit_breaker(outside.clone()).retrying(retry(1)).service(stage());
+    for calls in 1..=3 {
+        assert_eq!(state(&outside), Circuit::Closed);
+        assert_eq!(ask(&mut service, request()).await.1.unwrap_err().code(), Code::Server);
+        assert_eq!(log.calls().len(), 3 + 2 * calls);
+    }
+    assert_eq!(state(&outside), Circuit::Open);
+}
+
+/// Scenario: an HTTP service answers 503 with a body that a retry lets go of unread, three times.
+/// Expected: each attempt MUST count against the breaker inside the retry.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_a_retry_lets_go_of_is_a_failure() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let service = tower::service_fn(move |_: HttpRequest<Bytes>| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        let body = Full::new(Bytes::from_static(b"not now"));
+        ready(Ok::<_, BoxError>(Response::builder().status(503).body(body).unwrap()))
+    });
+    let breaker = breaker(3);
+    let mut service =
+        ServiceBuilder::new().retrying(retry(9)).circuit_breaker(breaker.clone()).service(service);
+    let request = HttpRequest::get("http://local.test/").body(Bytes::new()).unwrap();
+    let error = service.ready().await.unwrap().call(request).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.downcast_ref::<Failure>().unwrap().code(), Code::CircuitOpen);
+    assert_eq!((count.load(Ordering::SeqCst), state(&breaker)), (3, Circuit::Open));
+}
+
+/// Scenario: a provider that fails twice and then answers, under a limit of three requests: the limiter inside retry,
+/// and outside of it.
+/// Expected: inside, every attempt MUST pay; outside, the call MUST pay once.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_inside_retry_charges_attempts_and_outside_charges_calls() {
+    let limits = || {
+        let config = RateLimitConfig {
+            requests_per_minute: Some(3),
+            burst: Some(1.0),
+            mode: Mode::Reject,
+            ..RateLimitConfig::from_headers()
+        };
+        TokenAwareRateLimitLayer::new(config).unwrap()
+    };
+    let scripts = || [Script::fails(Code::Server), Script::fails(Code::Server), Script::says("!")];
+    let log = Log::default();
+    let stage = || Stage::new("a", &log, scripts());
+    let mut inside = ServiceBuilder::new().retrying(retry(2)).token_rate_limit(limits()).service(stage());
+    ask(&mut inside, request()).await.1.unwrap();
+    let (_, end) = ask(&mut inside, request()).await;
+    let refused = end.unwrap_err();
+    // Two waits of the retry gave back a little of a token a twentieth of a second.
+    assert_eq!((refused.code(), refused.is_local()), (Code::LimiterFull, true));
+    assert_eq!(log.calls().len(), 3);
+
+    let mut outside = ServiceBuilder::new().token_rate_limit(limits()).retrying(retry(2)).service(stage());
+    for _ in 0..3 {
+        ask(&mut outside, request()).await.1.unwrap();
+    }
+    assert_eq!(ask(&mut outside, request()).await.1.unwrap_err().code(), Code::LimiterFull);
+}
+
+/// Scenario: a call waits in a limiter's line for longer than the first clock: the clocks inside the limiter, and
+/// outside of it.
+/// Expected: inside, the call MUST be answered; outside, the wait MUST be taken for a slow provider.
+#[tokio::test(start_paused = true)]
+async fn clocks_inside_a_limiter_do_not_time_its_line() {
+    let limits = || {
+        let config = RateLimitConfig {
+            requests_per_minute: Some(20),
+            burst: Some(0.05),
+            ..RateLimitConfig::from_headers()
+        };
+        TokenAwareRateLimitLayer::new(config).unwrap()
+    };
+    let clocks = || {
+        let clocks = Clocks { first_output: Some(SECOND), ..Clocks::default() };
+        DualClockTimeoutLayer::new(clocks).unwrap()
+    };
+    let log = Log::default();
+    let stage = || Stage::new("a", &log, [Script::says("!")]);
+    let mut right =
+        ServiceBuilder::new().token_rate_limit(limits()).dual_clock_timeout(clocks()).service(stage());
+    ask(&mut right, request()).await.1.unwrap();
+    let began = Instant::now();
+    ask(&mut right, request()).await.1.unwrap();
+    assert_eq!(began.elapsed(), 3 * SECOND, "one in three seconds");
+
+    let mut wrong =
+        ServiceBuilder::new().dual_clock_timeout(clocks()).token_rate_limit(limits()).service(stage());
+    ask(&mut wrong, request()).await.1.unwrap();
+    let (_, end) = ask(&mut wrong, request()).await;
+    assert!(matches!(end.unwrap_err().code(), Code::Timeout(_) | Code::LimiterFull));
+}
+
+/// Scenario: the whole stack while its first provider fails, opens, rests, and comes back.
+/// Expected: no caller MUST see a failure; the open circuit MUST be passed over unpaid; after its rest the first
+/// provider MUST serve again, though nobody but calls asked.
+#[tokio::test(start_paused = true)]
+async fn a_healed_provider_is_used_again() {
+    let log = Log::default();
+    let down = std::iter::repeat_n(Script::fails(Code::Server), 5);
+    let first = Stage::new("a", &log, down.chain([Script::says("!")]));
+    let second = Stage::new("b", &log, [Script::says("!")]);
+    let (facts, told) = facts();
+    let config =
+        StackConfig { retry: RetryConfig { retries: 0, ..RetryConfig::default() }, ..StackConfig::default() };
+    let mut stack = stack(config, &facts, vec![("a", first), ("b", second)]);
+    for _ in 0..8 {
+        assert_eq!(ask(&mut stack, request()).await.0, "b!");
+        advance(Duration::from_millis(1)).await;
+    }
+    let asked = log.calls().iter().filter(|name| **name == "a").count();
+    assert!((3..=5).contains(&asked), "{asked} attempts before it was left alone");
+    let mut healed = None;
+    for second in 0..1_800 {
+        advance(SECOND).await;
+        if ask(&mut stack, request()).await.0 == "a!" {
+            healed = Some(second);
+            break;
+        }
+    }
+    assert!(healed.is_some(), "it never came back");
+    assert!(told.lock().unwrap().iter().any(|name| name == "sprung_back"));
+    assert_eq!(log.open(), 0);
+}
+
+/// Scenario: a caller holds its one slot by a stream it reads slowly; another caller comes, and the first again.
+/// Expected: a slot MUST be held to the last event, and MUST be the caller's own.
+#[tokio::test(start_paused = true)]
+async fn a_slot_lasts_as_long_as_its_stream() {
+    let log = Log::default();
+    let stage = Stage::new("a", &log, [Script::body([Act::Text("1"), Act::Text("2"), Act::Done])]);
+    let bulkhead = BulkheadConfig { max_concurrent: Some(1), max_waiting: 0, ..BulkheadConfig::users() };
+    let config = StackConfig { bulkhead, ..StackConfig::default() };
+    let mut stack = stack(config, &Facts::default(), vec![("a", stage)]);
+    let by = |caller: &'static str| request().attach(Caller::new(caller));
+    let mut held = stack.ready().await.unwrap().call(by("ann")).await.unwrap();
+    held.next().await.unwrap().unwrap();
+    let refused = ask(&mut stack, by("ann")).await.1.unwrap_err();
+    assert_eq!((refused.code(), refused.is_local()), (Code::BulkheadFull, true));
+    ask(&mut stack, by("bob")).await.1.unwrap();
+    read(held).await.1.unwrap();
+    ask(&mut stack, by("ann")).await.1.unwrap();
+    let snapshot = stack.snapshot();
+    assert!(snapshot.bulkhead.states.iter().all(|state| state.in_flight == 0), "{snapshot:?}");
+}
+
+/// Scenario: everything in the stack refuses in turn: the budget, the limits, the circuit.
+/// Expected: each refusal MUST be local, say when to come back, and charge nothing to the provider; the words of the
+/// ladder MUST answer where they are on.
+#[tokio::test(start_paused = true)]
+async fn refusals_are_local_and_say_when_to_come_back() {
+    let log = Log::default();
+    let stage = || Stage::new("a", &log, [Script::says("!")]);
+    let budget = Some(BudgetConfig { tokens: 100, ..BudgetConfig::default() });
+    let config = StackConfig {
+        bulkhead: BulkheadConfig { budget, ..BulkheadConfig::users() },
+        ..StackConfig::default()
+    };
+    let cost = Cost { input: 90, output: Some(10) };
+    let mut stack_of_budget = stack(config.clone(), &Facts::default(), vec![("a", stage())]);
+    ask(&mut stack_of_budget, request().attach(cost)).await.1.unwrap();
+    let refused = ask(&mut stack_of_budget, request().attach(cost)).await.1.unwrap_err();
+    assert_eq!(refused.code(), Code::BudgetExhausted);
+    assert!(refused.is_local() && refused.retry_after().is_some());
+
+    let mut stack_of_limits = {
+        let rate_limit = RateLimitConfig {
+            requests_per_minute: Some(1),
+            burst: Some(1.0),
+            mode: Mode::Reject,
+            ..RateLimitConfig::from_headers()
+        };
+        stack(StackConfig { rate_limit, ..StackConfig::default() }, &Facts::default(), vec![("a", stage())])
+    };
+    ask(&mut stack_of_limits, request()).await.1.unwrap();
+    let refused = ask(&mut stack_of_limits, request()).await.1.unwrap_err();
+    assert_eq!(refused.code(), Code::LimiterFull);
+    assert!(refused.is_local() && refused.retry_after().is_some());
+    let circuit = stack_of_limits.providers()[0].circuit_breaker.handle().unwrap().snapshot();
+    assert_eq!((circuit.state, circuit.failures), (Circuit::Closed, 0));
+
+    let calls = log.calls().len();
+    let layers = Layers::new(config, &Facts::default()).unwrap();
+    let mut kind = layers.over([("a", stage())]).unwrap();
+    kind.providers()[0].circuit_breaker.handle().unwrap().force_open();
+    let reply = kind.ready().await.unwrap().call(request()).await.unwrap();
+    let completion = reply.collect().await.unwrap();
+    assert!(!completion.message.to_text().is_empty());
+    assert_eq!(log.calls().len(), calls, "nobody was asked");
+}
+
+/// Scenario: one provider has limits of its own; the configuration names one that is not there; two have one name.
+/// Expected: its own MUST be taken, and what is not there MUST be refused by its path.
+#[tokio::test(start_paused = true)]
+async fn one_provider_has_what_is_its_own() {
+    let log = Log::default();
+    let stage = |name| Stage::new(name, &log, [Script::says("!")]);
+    let own = RateLimitConfig { requests_per_minute: Some(7), ..RateLimitConfig::default() };
+    let mut config = StackConfig::default();
+    config
+        .providers
+        .insert("b".into(), ProviderConfig { rate_limit: Some(own), ..ProviderConfig::default() });
+    let stack = stack(config.clone(), &Facts::default(), vec![("a", stage("a")), ("b", stage("b"))]);
+    let limit = |at: usize| {
+        let snapshot = stack.providers()[at].rate_limit.snapshot();
+        snapshot.keys[0].levels[0].limit
+    };
+    assert_ne!(limit(0), limit(1));
+    assert_eq!(limit(1), Some(7));
+
+    let layers = || Layers::new(config.clone(), &Facts::default()).unwrap();
+    let missing = layers().over([("a", stage("a"))]).map(|_| ()).unwrap_err();
+    assert_eq!(missing.field, "providers.b");
+    assert!(layers().over([("b", stage("b")), ("b", stage("b"))]).is_err());
+    assert!(Layers::new(StackConfig::default(), &Facts::default()).unwrap().over::<&str, Stage>([]).is_err());
+}
+
+/// Scenario: calls to a stack of three providers are dropped at every poll, before and in mid-stream.
+/// Expected: nothing MUST be held after the drop: no slot, no reservation, no probe, no call upstream.
+#[tokio::test(start_paused = true)]
+async fn a_stack_dropped_at_any_poll_holds_nothing() {
+    for polls in 0..40 {
+        let log = Log::default();
+        let slow = |name| {
+            let steps =
+                [Act::Wait(200), Act::Preamble, Act::Wait(200), Act::Text("!"), Act::Wait(200), Act::Done];
+            Stage::new(
+                name,
+                &log,
+                [Script::fails(Code::Server), Script { head: vec![Act::Wait(100)], body: steps.to_vec() }],
+            )
+        };
+        let mut stack = stack(
+            StackConfig::default(),
+            &Facts::default(),
+            ["a", "b", "c"].map(|name| (name, slow(name))).into(),
+        );
+        let mut call = Box::pin(async {
+            let reply = stack.ready().await.unwrap().call(request().attach(Caller::new("ann"))).await;
+            if let Ok(mut reply) = reply {
+                while reply.next().await.is_some() {}
+            }
+        });
+        for _ in 0..polls {
+            if futures_util::FutureExt::now_or_never(call.as_mut()).is_some() {
+                break;
+            }
+            advance(Duration::from_millis(100)).await;
+        }
+        drop(call);
+        assert_eq!(log.open(), 0, "after {polls} polls");
+        let snapshot = stack.snapshot();
+        assert!(snapshot.bulkhead.states.iter().all(|state| state.in_flight == 0 && state.waiting == 0));
+        for provider in &snapshot.providers {
+            let keys = &provider.rate_limit.keys;
+            assert!(keys.iter().all(|key| key.in_flight == 0 && key.waiting == 0), "after {polls} polls");
+            assert!(provider.circuit_breaker.circuits.iter().all(|circuit| circuit.probes == 0));
+        }
+    }
+}
+
+/// Scenario: a stack's snapshot, and that of one whose circuit is open.
+/// Expected: MUST serialise, and name what it shows.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_serialises() {
+    let log = Log::default();
+    let stack = stack(
+        StackConfig::default(),
+        &Facts::default(),
+        vec![("a", Stage::new("a", &log, [Script::says("!")]))],
+    );
+    stack.providers()[0].circuit_breaker.handle().unwrap().force_open();
+    let json = serde_json::to_value(stack.snapshot()).unwrap();
+    assert_eq!(json["providers"][0]["name"], "a");
+    assert_eq!(json["providers"][0]["circuit_breaker"]["circuits"][0]["key"], "provider:a");
+    assert_eq!(json["providers"][0]["circuit_breaker"]["circuits"][0]["state"], "forced_open");
+    assert!(json["bulkhead"]["name"].is_string());
+}
+
+/// Scenario: a layer that is put on twice, and the stack's clones.
+/// Expected: MUST share one state.
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_stack_share_its_state() {
+    let log = Log::default();
+    let bulkhead = BulkheadLayer::new(BulkheadConfig {
+        max_concurrent: Some(1),
+        max_waiting: 0,
+        ..BulkheadConfig::default()
+    });
+    let bulkhead = bulkhead.unwrap();
+    let stage = Stage::new("a", &log, [Script::body([Act::Text("1"), Act::Hang])]);
+    let (mut one, mut two) = (bulkhead.layer(stage.clone()), bulkhead.clone().layer(stage));
+    let held: Result<_, Failure> = one.ready().await.unwrap().call(request()).await;
+    let refused: Result<_, Failure> = two.ready().await.unwrap().call(Request::new("m").user("x")).await;
+    assert_eq!(refused.map(|_| ()).unwrap_err().code(), Code::BulkheadFull);
+    drop(held);
+    assert!(two.ready().await.unwrap().call(request()).await.is_ok());
+}
