@@ -65,11 +65,13 @@ impl Bucket {
         }
     }
 
+    #[inline]
     pub(super) fn capacity(&self) -> u32 {
         self.capacity.load(Ordering::Relaxed)
     }
 
     /// Takes so many. Nothing may cost nothing, but an empty bucket lets nothing pass.
+    #[inline]
     pub(super) fn take(&self, cost: u32, now: u64) -> Result<(), Dry> {
         self.look(now);
         let capacity = self.capacity();
@@ -87,6 +89,7 @@ impl Bucket {
     }
 
     /// Gives so many back. No clock is needed: what was taken stands in the word.
+    #[inline]
     pub(super) fn give_back(&self, count: u32) {
         if count > 0 {
             self.word.fetch_sub(self.weight(u64::from(count)), Ordering::SeqCst);
@@ -184,6 +187,7 @@ impl Bucket {
     }
 
     /// Looks after what is withheld, before the word is moved on.
+    #[inline]
     fn look(&self, now: u64) {
         let reset_at = self.reset_at.load(Ordering::Relaxed);
         if reset_at == NEVER {
@@ -209,6 +213,7 @@ impl Bucket {
     }
 
     /// How far so many move the word.
+    #[inline]
     fn weight(&self, count: u64) -> u64 {
         count.saturating_mul(self.period.load(Ordering::Relaxed)).min(MOST)
     }

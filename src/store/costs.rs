@@ -30,6 +30,7 @@ pub struct Ahead {
 impl Costs {
     /// What it costs there.
     #[must_use]
+    #[inline]
     pub const fn of(&self, dimension: Dimension) -> u32 {
         match dimension {
             Dimension::Requests | Dimension::RequestsPerDay => self.requests,
@@ -41,6 +42,7 @@ impl Costs {
 
     /// What is left of it when `other` is taken off; nothing is below zero.
     #[must_use]
+    #[inline]
     pub const fn less(&self, other: &Self) -> Self {
         Self {
             requests: self.requests.saturating_sub(other.requests),

@@ -21,6 +21,7 @@ struct Word<'a> {
 struct Told<'a>(&'a Cell<u64>);
 
 /// Asks governor whether so many may pass, and moves the word if so.
+#[inline]
 pub(super) fn decide(word: &AtomicU64, period: u64, capacity: u32, cost: NonZeroU32, now: u64) -> bool {
     let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
     let Some(quota) = Quota::with_period(Duration::from_nanos(period)) else { return false };
@@ -37,6 +38,7 @@ pub(super) fn decide(word: &AtomicU64, period: u64, capacity: u32, cost: NonZero
 impl StateStore for Word<'_> {
     type Key = ();
 
+    #[inline]
     fn measure_and_replace<T, F, E>(&self, _: &(), decide: F) -> Result<T, E>
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,

@@ -25,7 +25,7 @@ const ALL: [Dimension; 6] = [
 
 /// Keeps accounts in memory; every key's is its own. It answers at once.
 #[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "there is nothing in it")]
 pub struct Memory;
 
 /// The account of one key, in memory.
@@ -62,6 +62,7 @@ impl MemoryLedger {
     }
 
     /// An instant in the ledger's own time.
+    #[inline]
     fn tick(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.birth).as_nanos();
         ORIGIN.saturating_add(u64::try_from(since).unwrap_or(NEVER))
@@ -78,10 +79,12 @@ impl MemoryLedger {
     }
 
     /// Whether anything out of the ordinary is in force. What is over is ended first.
+    #[inline]
     fn is_special(&self, now: u64) -> bool {
         self.special.in_force(now, |end| self.meters.iter().for_each(|meter| meter.resize(1.0, end)))
     }
 
+    #[inline]
     fn take(&self, costs: &Costs, now: u64) -> Result<(), Dry> {
         let special = self.is_special(now);
         let frozen = self.special.frozen();
@@ -106,6 +109,7 @@ impl MemoryLedger {
         Ok(())
     }
 
+    #[inline]
     fn put_back(&self, taken: usize, costs: &Costs) {
         for meter in &self.meters[..taken] {
             meter.bucket.give_back(costs.of(meter.dimension()));
@@ -146,6 +150,7 @@ impl MemoryLedger {
 }
 
 impl Ledger for MemoryLedger {
+    #[inline]
     fn reserve(&self, costs: &Costs, now: Instant) -> Answer<Result<(), Short>> {
         let tick = self.tick(now);
         Answer::Now(match self.take(costs, tick) {
@@ -161,6 +166,7 @@ impl Ledger for MemoryLedger {
         self.until(costs, ahead, self.tick(now)).map(|until| self.instant(until))
     }
 
+    #[inline]
     fn give_back(&self, costs: &Costs) {
         self.put_back(self.meters.len(), costs);
         if self.special.is_noted() {
@@ -215,6 +221,7 @@ impl Ledger for MemoryLedger {
         meters.chain(gauges).fold(0.0, f64::max)
     }
 
+    #[inline]
     fn capacity(&self, dimension: Dimension) -> Option<u64> {
         let meter = self.meters.iter().find(|meter| meter.dimension() == dimension)?;
         Some(meter.bucket.capacity().into())

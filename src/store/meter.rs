@@ -26,6 +26,7 @@ impl Meter {
         Self { quota, limit: AtomicU64::new(quota.limit.into()), bucket }
     }
 
+    #[inline]
     pub(super) const fn dimension(&self) -> Dimension {
         self.quota.dimension
     }

@@ -20,6 +20,7 @@ pub(super) struct Special {
 impl Special {
     /// Whether anything is in force. When a slow time is over, its end is told once to whoever restores the rates: at
     /// that instant, not now, since from there on buckets grew at the old rate.
+    #[inline]
     pub(super) fn in_force(&self, now: u64, restore: impl FnOnce(u64)) -> bool {
         let any = self.any.load(Ordering::Relaxed);
         any != 0 && self.look(any, now, restore)
@@ -40,6 +41,7 @@ impl Special {
     }
 
     /// Whether anything was in force when somebody looked last.
+    #[inline]
     pub(super) fn is_noted(&self) -> bool {
         self.any.load(Ordering::Relaxed) != 0
     }
@@ -50,6 +52,7 @@ impl Special {
     }
 
     /// Until when nothing is admitted.
+    #[inline]
     pub(super) fn frozen(&self) -> u64 {
         self.frozen.load(Ordering::Relaxed)
     }

@@ -21,6 +21,7 @@ pub(super) struct Experience {
 
 impl Experience {
     /// What 95 % of the answers stayed below, once known.
+    #[inline]
     pub(super) fn usual_output(&self) -> Option<u32> {
         Some(self.usual.load(Ordering::Relaxed)).filter(|usual| *usual > 0)
     }
@@ -31,6 +32,7 @@ impl Experience {
     }
 
     /// An estimate, corrected.
+    #[inline]
     pub(super) fn corrected(&self, input: u32) -> u32 {
         let factor = self.factor.load(Ordering::Relaxed);
         if factor == ONE {

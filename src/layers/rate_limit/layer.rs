@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use crate::chat::{Ask, Call};
+use crate::chat::Ask;
 use crate::event::{Fact, Facts};
 use crate::failure::{Code, ConfigError, Failure};
 use crate::gate::{Admission, Admit, Gate};
 use crate::key::KeyBy;
 use crate::keyed::Keyed;
-use crate::store::{Costs, Ledger, Memory, Short, Store};
+use crate::store::{Ledger, Memory, Store};
 use crate::time::{Instant, now};
 
-use super::config::{Mode, RateLimitConfig};
+use super::config::RateLimitConfig;
 use super::reservation::Reservation;
 use super::snapshot::{KeySnapshot, RateLimitSnapshot};
-use super::state::{GATE, State, Terms};
-use super::waiting::{Asked, Waiter};
+use super::state::{GATE, State, Terms, Wait};
+use super::waiting::{Asking, line_up};
 
 /// Holds calls to a provider's limits. See the [module](super).
 #[derive(Clone, Debug)]
@@ -176,14 +176,17 @@ impl<R: Ask, K: Store> Admission<R> for RateLimit<K> {
         let counted = request.is_counted();
         let costs = state.costs(request.cost(), counted);
         if !state.line.is_empty() {
-            return line_up(state, call, costs, counted, now);
+            return line_up(state, call, Asking { costs, counted, known: None, now });
         }
         match state.take_now(&costs, now) {
             Some(Ok(())) => {
                 state.tell_admitted(call.id, Duration::ZERO);
                 Admit::Granted(Reservation::new(state, call.id, costs, counted).watched_from(now))
             }
-            Some(Err(_)) | None => line_up(state, call, costs, counted, now),
+            Some(Err(Wait::Quota(short))) => {
+                line_up(state, call, Asking { costs, counted, known: Some(short), now })
+            }
+            Some(Err(Wait::Slot)) | None => line_up(state, call, Asking { costs, counted, known: None, now }),
         }
     }
 }
@@ -213,32 +216,4 @@ impl<L: Ledger> State<L> {
             estimate_factor: self.experience.factor(),
         }
     }
-}
-
-/// Lets a call wait, or refuses it at once: one that cannot pass in time must not find that out by waiting.
-#[cold]
-fn line_up<K: Store>(
-    state: Arc<State<K::Ledger>>,
-    call: Call,
-    costs: Costs,
-    counted: bool,
-    now: Instant,
-) -> Admit<Reservation<K>> {
-    let promise = match state.ledger.promise(&costs, &state.line.ahead(), now) {
-        Ok(promise) | Err(Short::Until(promise)) => promise,
-        Err(Short::Never { dimension, capacity }) => {
-            return Admit::Refused(state.too_dear(call.id, &costs, dimension, capacity));
-        }
-    };
-    let config = &state.terms.config;
-    let last = now.checked_add(config.acquire_timeout).unwrap_or(now);
-    let last = call.first_output_by().map_or(last, |by| by.min(last));
-    let may_wait = call.patient && config.mode == Mode::Wait && state.line.waiting() < config.max_waiting;
-    if !may_wait || promise > last {
-        // Where a slot is all that lacks, nobody knows when one comes back.
-        let wait = promise.saturating_duration_since(now);
-        return Admit::Refused(state.full(call.id, Some(wait).filter(|wait| !wait.is_zero())));
-    }
-    let asked = Asked { call: call.id, costs, counted, since: now, last };
-    Admit::Wait(Box::pin(Waiter::join(state, asked).admitted()))
 }

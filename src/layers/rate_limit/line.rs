@@ -39,10 +39,12 @@ type Turn = Pin<Box<dyn Future<Output = OwnedMutexGuard<()>> + Send>>;
 
 impl Line {
     /// Whether nobody waits.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting() == 0
     }
 
+    #[inline]
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
@@ -53,6 +55,7 @@ impl Line {
     }
 
     /// Tells the head that something may have changed.
+    #[inline]
     pub(super) fn wake(&self) {
         if !self.is_empty() {
             self.changed.notify_one();

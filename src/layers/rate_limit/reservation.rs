@@ -32,8 +32,8 @@ pub struct Reservation<K: Store = Memory> {
     phase: Phase,
     /// Whether its input was counted, and not estimated.
     counted: bool,
-    /// When its first output is late, where that is looked at.
-    late_from: Option<Instant>,
+    /// When its first output is late, where that is looked at. Boxed, since few look and all move it.
+    late_from: Option<Box<Instant>>,
     late: bool,
 }
 
@@ -59,7 +59,7 @@ impl<K: Store> Reservation<K> {
     /// Looks out for a late first output, where that is asked for.
     pub(super) fn watched_from(mut self, start: Instant) -> Self {
         let late = self.state.terms.config.adaptive.and_then(|adaptive| adaptive.late_first_output);
-        self.late_from = late.and_then(|late| start.checked_add(late));
+        self.late_from = late.and_then(|late| start.checked_add(late)).map(Box::new);
         self
     }
 
@@ -124,7 +124,7 @@ impl<K: Store> Observer for Reservation<K> {
         self.phase = Phase::Output;
         self.seen = self.seen.saturating_add(bytes);
         if let Some(late_from) = self.late_from.take() {
-            self.late = now() > late_from;
+            self.late = now() > *late_from;
         }
     }
 

@@ -33,6 +33,7 @@ impl Slots {
         }
     }
 
+    #[inline]
     pub(super) fn in_flight(&self) -> u32 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -48,21 +49,25 @@ impl Slots {
     }
 
     /// The round that calls begin in now: see [`Adaptive`].
+    #[inline]
     pub(super) fn round(&self) -> u32 {
         self.round.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(super) fn take(&self) -> Option<Slot<'_>> {
         let before = self.taken.fetch_add(1, Ordering::SeqCst);
         let slot = Slot(Some(&self.taken));
         (before < self.most.load(Ordering::Relaxed)).then_some(slot)
     }
 
+    #[inline]
     pub(super) fn give_back(&self) {
         self.taken.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Takes in how a call of a round went.
+    #[inline]
     pub(super) fn learn(&self, round: u32, overload: bool) {
         if let Some(adaptive) = &self.adaptive {
             let mut adaptive = adaptive.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,6 +81,7 @@ impl Slots {
 
 impl Slot<'_> {
     /// Keeps the slot for a call that has all else, too.
+    #[inline]
     pub(super) fn keep_if<E>(mut self, answer: Result<(), E>) -> Result<(), E> {
         if answer.is_ok() {
             self.0 = None;

@@ -110,18 +110,19 @@ impl<L: Ledger> State<L> {
             }
             (ReserveOutput::Learned, _) => self.fitting(learned, input),
         };
-        let most = self.ledger.capacity(Dimension::OutputTokens);
-        let output = learned.min(most.map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX)));
+        let output = if learned == 0 { 0 } else { learned.min(self.room(Dimension::OutputTokens, 0)) };
         Costs { requests: 1, input, output, tokens: input.saturating_add(both) }
     }
 
     /// A guessed output, held so small that it fits a full bucket beside its input.
     fn fitting(&self, output: u32, input: u32) -> u32 {
-        let room = |dimension| {
-            let capacity = self.ledger.capacity(dimension).unwrap_or(u64::MAX);
-            u32::try_from(capacity.saturating_sub(input.into())).unwrap_or(u32::MAX)
-        };
-        output.min(room(Dimension::Tokens)).min(room(Dimension::TokensPerDay))
+        output.min(self.room(Dimension::Tokens, input)).min(self.room(Dimension::TokensPerDay, input))
+    }
+
+    /// What a full bucket holds beside so many.
+    fn room(&self, dimension: Dimension, beside: u32) -> u32 {
+        let capacity = self.ledger.capacity(dimension).unwrap_or(u64::MAX);
+        u32::try_from(capacity.saturating_sub(beside.into())).unwrap_or(u32::MAX)
     }
 
     /// Takes a slot and the costs, or neither. `None` where the answer takes time.

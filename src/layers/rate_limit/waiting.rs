@@ -1,30 +1,42 @@
-//! A call in line.
+//! A call that cannot pass now: refused, or in line.
 
 use std::sync::Arc;
 
-use crate::chat::CallId;
+use crate::chat::{Call, CallId};
 use crate::failure::Failure;
+use crate::gate::Admit;
 use crate::store::{Costs, Ledger, Short, Store};
 use crate::time::{Instant, now, timeout_at};
 
+use super::config::Mode;
 use super::line::{Line, Place};
 use super::reservation::Reservation;
 use super::state::{State, Wait};
 
-/// What a call in line asks for.
+/// A call that cannot pass now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) call: CallId,
+pub(super) struct Asking {
     pub(super) costs: Costs,
     pub(super) counted: bool,
-    pub(super) since: Instant,
+    /// What the quotas said, where they were asked.
+    pub(super) known: Option<Short>,
+    pub(super) now: Instant,
+}
+
+/// What a call in line asks for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    call: CallId,
+    costs: Costs,
+    counted: bool,
+    since: Instant,
     /// When waiting is of no more use.
-    pub(super) last: Instant,
+    last: Instant,
 }
 
 /// A call in line. Dropped at any poll, it has left.
 #[derive(Debug)]
-pub(super) struct Waiter<K: Store> {
+struct Waiter<K: Store> {
     place: Place<Held<K::Ledger>>,
     asked: Asked,
 }
@@ -36,12 +48,12 @@ struct Held<L>(Arc<State<L>>);
 // === impl Waiter ===
 
 impl<K: Store> Waiter<K> {
-    pub(super) fn join(state: Arc<State<K::Ledger>>, asked: Asked) -> Self {
+    fn join(state: Arc<State<K::Ledger>>, asked: Asked) -> Self {
         Self { place: Place::join(Held(state), asked.costs), asked }
     }
 
     /// Waits for its turn, and then for what it asks.
-    pub(super) async fn admitted(mut self) -> Result<Reservation<K>, Failure> {
+    async fn admitted(mut self) -> Result<Reservation<K>, Failure> {
         if timeout_at(self.asked.last, self.place.turn()).await.is_err() {
             return Err(self.late());
         }
@@ -91,4 +103,36 @@ impl<L> AsRef<Line> for Held<L> {
     fn as_ref(&self) -> &Line {
         &self.0.line
     }
+}
+
+/// Lets a call wait, or refuses it at once: one that cannot pass in time must not find that out by waiting.
+#[cold]
+pub(super) fn line_up<K: Store>(
+    state: Arc<State<K::Ledger>>,
+    call: Call,
+    asking: Asking,
+) -> Admit<Reservation<K>> {
+    let Asking { costs, counted, known, now } = asking;
+    let promise = match known {
+        // Nobody was in line when this was said.
+        Some(short) => Err(short),
+        None => state.ledger.promise(&costs, &state.line.ahead(), now),
+    };
+    let promise = match promise {
+        Ok(promise) | Err(Short::Until(promise)) => promise,
+        Err(Short::Never { dimension, capacity }) => {
+            return Admit::Refused(state.too_dear(call.id, &costs, dimension, capacity));
+        }
+    };
+    let config = &state.terms.config;
+    let last = now.checked_add(config.acquire_timeout).unwrap_or(now);
+    let last = call.first_output_by().map_or(last, |by| by.min(last));
+    let may_wait = call.patient && config.mode == Mode::Wait && state.line.waiting() < config.max_waiting;
+    if !may_wait || promise > last {
+        // Where a slot is all that lacks, nobody knows when one comes back.
+        let wait = promise.saturating_duration_since(now);
+        return Admit::Refused(state.full(call.id, Some(wait).filter(|wait| !wait.is_zero())));
+    }
+    let asked = Asked { call: call.id, costs, counted, since: now, last };
+    Admit::Wait(Box::pin(Waiter::join(state, asked).admitted()))
 }
