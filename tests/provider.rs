@@ -8,11 +8,15 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::json;
 use tokio::time::Instant;
-use tower::ServiceExt;
+use tower::{Service, ServiceBuilder, ServiceExt};
 use watertight::chat::{Ask, Content, Effort, Event, Message, Part, Protocol, Request, Role, Stop};
 use watertight::event::{Change, Fact, Facts};
 use watertight::failure::{Code, Failure, Skip};
-use watertight::provider::{Capabilities, Model, Price, PriceCeiling, Profile, Provider, catalogue};
+use watertight::layers::TokenAwareRateLimitLayer;
+use watertight::layers::rate_limit::{Mode, RateLimitConfig};
+use watertight::provider::{
+    Capabilities, FitsLayer, Model, Price, PriceCeiling, Profile, Provider, catalogue,
+};
 use watertight::testing::{Dialect, End, Journal, Player, Reply, Script, Step, Trouble};
 
 const PROTOCOLS: [(Protocol, Dialect); 3] = [
@@ -254,6 +258,35 @@ async fn what_cannot_be_served_is_refused_before_it_is_sent() {
         assert_eq!(failure.skip(), Some(skip), "{failure:?}");
         assert!(failure.is_local());
     }
+}
+
+/// Scenario: a fit on top of a limiter whose budget is small: a request that asks what the model cannot do, and one
+/// that fits.
+/// Expected: the first MUST be refused, locally and with its reason, before anything is reserved; the second MUST pass.
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_reserves_nothing() {
+    let capabilities = Capabilities { streaming: false, ..Capabilities::default() };
+    let mut profile = profile(Protocol::OpenaiChat);
+    profile.models.insert("small".into(), Model { capabilities, ..Model::default() });
+    let limits = RateLimitConfig {
+        requests_per_minute: Some(1),
+        burst: Some(1.0),
+        mode: Mode::Reject,
+        ..RateLimitConfig::from_headers()
+    };
+    let limits = TokenAwareRateLimitLayer::new(limits).unwrap();
+    let (own, journal) = provider(profile.clone(), Script::new([Reply::new("Aye.")]));
+    let mut service = ServiceBuilder::new().layer(FitsLayer::new(&profile)).layer(limits).service(own);
+    for _ in 0..3 {
+        let call = service.ready().await.unwrap().call(ask());
+        let failure = call.await.map(|_| ()).unwrap_err();
+        assert_eq!((failure.skip(), failure.is_local()), (Some(Skip::Capability), true));
+        assert_eq!(failure.provider().map(AsRef::as_ref), Some("house"));
+    }
+    let plain = Request::new("small").user("hello");
+    let reply = service.ready().await.unwrap().call(plain).await.unwrap();
+    assert_eq!(reply.collect().await.unwrap().message.to_text(), "Aye.");
+    assert_eq!(journal.attempts(), 1);
 }
 
 /// Scenario: thinking that another provider instance made, and this one's own.

@@ -10,6 +10,7 @@ mod support;
 use std::time::Duration;
 
 use support::{Act, Log, Script, Stage, ask, facts, fail, request};
+use tokio::time::advance;
 use tower::Layer;
 use watertight::failure::{Clock, Code};
 use watertight::layers::retry::{Backoff, BudgetConfig, Jitter, RetryConfig, RetryLayer, ShortenLayer};
@@ -163,7 +164,7 @@ async fn the_budget_bounds_retries_over_all_calls() {
     let retries = log.calls().len() - 200;
     assert!((45..=50).contains(&retries), "{retries} retries of 200 calls");
 
-    tokio::time::advance(Duration::from_secs(30)).await;
+    advance(Duration::from_secs(30)).await;
     for _ in 0..40 {
         // Dropped in its wait: it costs nothing.
         let call = ask(&mut service, request());
@@ -293,4 +294,26 @@ fn a_configuration_that_cannot_work_is_refused_by_name() {
     }
     let none = RetryLayer::new(RetryConfig { retries: 0, ..config() });
     assert!(none.is_ok(), "zero retries mean none");
+}
+
+/// Scenario: ten calls, of which one is tried again twice; the snapshot is taken again and again, and after the window.
+/// Expected: MUST tell calls, retries and what is left, and change nothing by it.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_tells_the_budget() {
+    let log = Log::default();
+    let layer = RetryLayer::new(RetryConfig { jitter: Jitter::None, ..RetryConfig::default() }).unwrap();
+    let scripts = [Script::fails(Code::Server), Script::fails(Code::Server), Script::says("!")];
+    let mut service = layer.layer(Stage::new("a", &log, scripts));
+    for _ in 0..10 {
+        ask(&mut service, request()).await.1.unwrap();
+    }
+    for _ in 0..3 {
+        let budget = layer.snapshot().budget.unwrap();
+        assert_eq!((budget.calls, budget.retries, budget.left), (10, 2, 10));
+    }
+    advance(Duration::from_secs(11)).await;
+    let budget = layer.snapshot().budget.unwrap();
+    assert!(budget.retries == 0 && (10..=12).contains(&budget.left), "{budget:?}");
+    let without = RetryLayer::new(RetryConfig { budget: None, ..RetryConfig::default() }).unwrap();
+    assert!(without.snapshot().budget.is_none());
 }

@@ -353,6 +353,8 @@ async fn a_snapshot_serialises() {
     assert_eq!(json["providers"][0]["circuit_breaker"]["circuits"][0]["key"], "provider:a");
     assert_eq!(json["providers"][0]["circuit_breaker"]["circuits"][0]["state"], "forced_open");
     assert!(json["bulkhead"]["name"].is_string());
+    assert_eq!(json["providers"][0]["retry"]["budget"]["left"], 10);
+    assert_eq!(json["failover"]["standing"], "a");
 }
 
 /// Scenario: a layer that is put on twice, and the stack's clones.

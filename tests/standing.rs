@@ -358,6 +358,32 @@ async fn a_trial_refused_locally_costs_no_whole_rest() {
     }
 }
 
+/// Scenario: the first candidate is told to wait, and calls move; then the wait is over.
+/// Expected: the snapshot MUST say where calls begin, who rests, and for how long; looking MUST change nothing.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_says_who_stands_and_who_rests() {
+    let log = Log::default();
+    let busy = Failure::new(Code::Overloaded, "busy").with_retry_after(Some(Duration::from_secs(60)));
+    let first = Stage::new("a", &log, [Script::head([Act::Fail(busy)]), Script::says("!")]);
+    let second = Stage::new("b", &log, [Script::says("!")]);
+    let layer = FailoverLayer::new([second]).named(["a", "b"]).unwrap();
+    let mut service = layer.layer(first);
+    assert_eq!(&*layer.snapshot().standing, "a");
+    assert_eq!(ask(&mut service, request()).await.0, "b!");
+    advance(Duration::from_secs(20)).await;
+    for _ in 0..2 {
+        let snapshot = layer.snapshot();
+        assert_eq!((&*snapshot.standing, snapshot.trial), ("b", false));
+        assert_eq!(snapshot.candidates[0].rests_for, Some(Duration::from_secs(40)));
+        assert_eq!(snapshot.candidates[0].told_to_wait, Some(Duration::from_secs(40)));
+        assert_eq!(snapshot.candidates[1].rests_for, None);
+        assert!(serde_json::to_string(&snapshot).unwrap().contains(r#""rests_for":"40s""#));
+    }
+    advance(Duration::from_secs(40)).await;
+    assert_eq!(ask(&mut service, request()).await.0, "a!");
+    assert_eq!(&*layer.snapshot().standing, "a");
+}
+
 /// Scenario: two failed calls, one that is answered, two failed calls.
 /// Expected: MUST not move: they are not three in a row.
 #[tokio::test(start_paused = true)]

@@ -18,12 +18,14 @@ use support::{Act, Log, Script, Stage, ask, fail, read, request};
 use tokio::time::{Instant, advance, sleep};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use watertight::chat::{
-    Ask, Call, End, Event, Head, Observer, Outcome, Reply, Request, Sign, ToolCallStart, Watch,
+    Ask, Call, End, Event, Head, Observer, Outcome, Reply, Request, Sign, ToolCall, ToolCallStart,
+    ToolRequest, Watch,
 };
 use watertight::event::{Fact, Facts};
 use watertight::failure::{Clock, Code, Failure};
 use watertight::layers::DualClockTimeoutLayer;
 use watertight::layers::timeout::{Clocks, Crawl, FirstClock, KeepAlive};
+use watertight::observe::Plain;
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -556,4 +558,22 @@ async fn what_is_ready_beats_all_but_the_callers_own_time() {
     assert_eq!(fetch(request()).await, (499, None));
     let (ready, code) = fetch(request().within(seconds(1))).await;
     assert!(ready < 100 && code == Some(Code::Deadline), "{ready} came, then {code:?}");
+}
+
+/// Scenario: a tool that answers in time, and one that never does, under the clock of what is not streamed.
+/// Expected: the first MUST be answered; the second MUST be cut by that clock.
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_the_clock_of_the_whole() {
+    let clocks = Clocks { total: Some(seconds(2)), ..Clocks::default() };
+    for (takes, ends) in [(1, true), (3, false)] {
+        let tool = service_fn(move |_: ToolRequest| async move {
+            sleep(seconds(takes)).await;
+            Ok::<_, Failure>(Plain("done"))
+        });
+        let call = layer(clocks).layer(tool).oneshot(ToolRequest::new(ToolCall::new("1", "t", "{}")));
+        match call.await {
+            Ok(done) => assert!(ends && *done == "done"),
+            Err(failure) => assert!(!ends && failure.code() == Code::Timeout(Clock::Total)),
+        }
+    }
 }

@@ -1,7 +1,16 @@
 //! Whether a provider can serve a request at all: asked before anything is sent.
+//!
+//! The provider itself asks. Where a line or a budget stands before it, [`FitsLayer`] on top of them asks first, so that
+//! what does not fit waits for nothing and reserves nothing.
+
+use std::sync::Arc;
+
+use tower_layer::Layer;
 
 use crate::chat::{Ask, Content, Part, Protocol, Request};
 use crate::failure::{Code, Failure, Skip};
+use crate::gate::{Admission, Admit, Gate};
+use crate::observe::{End, Observer};
 use crate::protocol::openai_responses;
 
 use super::model::Model;
@@ -11,8 +20,75 @@ use super::profile::Profile;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PriceCeiling(pub f64);
 
+/// Refuses what a provider cannot serve: window, images, sound, files, tools, reasoning, streaming, price, protocol, and
+/// conversations that another server holds. The refusals are local and name a [`Skip`], so that a failover passes on.
+///
+/// ```
+/// use tower::ServiceBuilder;
+/// use watertight::layers::TokenAwareRateLimitLayer;
+/// use watertight::provider::{FitsLayer, catalogue};
+///
+/// # fn main() -> Result<(), watertight::failure::ConfigError> {
+/// let profile = catalogue::get("deepseek")?;
+/// let layers = ServiceBuilder::new()
+///     .layer(FitsLayer::new(&profile))
+///     .layer(TokenAwareRateLimitLayer::default());
+/// # let _ = layers;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FitsLayer {
+    fits: Fits,
+}
+
+/// Decides whether a provider can serve a request. Made by [`FitsLayer`].
+#[derive(Clone, Debug)]
+pub struct Fits(Arc<Profile>);
+
+/// What a request that fits holds: nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Fitting(());
+
 /// Bytes a token has at the most in any common script: with fewer, a conversation is surely too long.
 const MAX_BYTES_PER_TOKEN: u64 = 8;
+
+// === impl FitsLayer ===
+
+impl FitsLayer {
+    /// For what this profile says that its provider can do.
+    #[must_use]
+    pub fn new(profile: &Profile) -> Self {
+        Self { fits: Fits(Arc::new(profile.clone())) }
+    }
+}
+
+impl<S> Layer<S> for FitsLayer {
+    type Service = Gate<S, Fits>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Gate::new(inner, self.fits.clone())
+    }
+}
+
+// === impl Fits ===
+
+impl Admission<Request> for Fits {
+    type Permit = Fitting;
+
+    fn admit(&self, request: &Request) -> Admit<Fitting> {
+        let (_, model) = self.0.model(&request.model);
+        match fits(&self.0, model, request) {
+            Ok(()) => Admit::Granted(Fitting(())),
+            Err(failure) => Admit::Refused(failure.with_provider(&self.0.name.as_str().into())),
+        }
+    }
+}
+
+// === impl Fitting ===
+
+impl Observer for Fitting {
+    fn settle(self, _: End<'_>) {}
+}
 
 /// Refuses, locally, what the provider cannot serve.
 ///

@@ -25,7 +25,7 @@ mod settlement;
 pub use client::{ClientConfig, HttpBody, HttpClient};
 pub use events::Events;
 pub use exchange::ResponseFuture;
-pub use fits::PriceCeiling;
+pub use fits::{Fits, FitsLayer, Fitting, PriceCeiling};
 pub use model::{Capabilities, Model, Price, Quota, Tier};
 pub use profile::{Auth, Profile};
 pub use secret::Secret;

@@ -1,5 +1,6 @@
 //! The canonical stack.
 
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,9 +16,9 @@ use crate::gate::Gate;
 use crate::layers::bulkhead::{Bulkhead, BulkheadSnapshot};
 use crate::layers::circuit_breaker::{CircuitBreaker, CircuitBreakerSnapshot};
 use crate::layers::degradation::{self, Degrading};
-use crate::layers::failover::{Candidate, Failover};
+use crate::layers::failover::{Candidate, Failover, FailoverSnapshot};
 use crate::layers::rate_limit::{RateLimit, RateLimitSnapshot};
-use crate::layers::retry::Retry;
+use crate::layers::retry::{Retry, RetrySnapshot};
 use crate::layers::timeout::DualClockTimeout;
 use crate::layers::{
     BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer,
@@ -43,11 +44,11 @@ pub struct Layers {
 }
 
 /// A stack over its providers: a service, and the layers in it to look at. Clones share everything.
-#[derive(Debug)]
 pub struct Stack<P> {
     service: Whole<P>,
     degradation: DegradationLayer,
     bulkhead: BulkheadLayer,
+    failover: FailoverLayer<Attempts<P>>,
     providers: Arc<[ProviderLayers]>,
 }
 
@@ -57,6 +58,8 @@ pub struct Stack<P> {
 pub struct ProviderLayers {
     /// Its name.
     pub name: Arc<str>,
+    /// How often it is asked again.
+    pub retry: RetryLayer,
     /// When it is left alone. Named `provider:NAME`.
     pub circuit_breaker: CircuitBreakerLayer,
     /// How much it is asked. Named `provider:NAME`.
@@ -71,6 +74,8 @@ pub struct StackSnapshot {
     pub degradation: degradation::Snapshot,
     /// Who is inside.
     pub bulkhead: BulkheadSnapshot,
+    /// Where calls begin, and who rests.
+    pub failover: FailoverSnapshot,
     /// Its providers, in order.
     pub providers: Vec<ProviderSnapshot>,
 }
@@ -81,6 +86,8 @@ pub struct StackSnapshot {
 pub struct ProviderSnapshot {
     /// Its name.
     pub name: Arc<str>,
+    /// Its retries.
+    pub retry: RetrySnapshot,
     /// Its circuits.
     pub circuit_breaker: CircuitBreakerSnapshot,
     /// Its limits.
@@ -128,10 +135,11 @@ impl Layers {
         let mut chains = chains.into_iter();
         let first = chains.next().ok_or_else(|| ConfigError::new("providers", "must be at least one"))?;
         let failover = FailoverLayer::new(chains).named(names)?.config(self.config.failover)?;
-        let service = failover.facts(&self.facts).layer(first);
+        let failover = failover.facts(&self.facts);
+        let service = failover.layer(first);
         let Self { degradation, bulkhead, .. } = self;
         let service = degradation.layer(bulkhead.layer(service));
-        Ok(Stack { service, degradation, bulkhead, providers: kept.into() })
+        Ok(Stack { service, degradation, bulkhead, failover, providers: kept.into() })
     }
 
     /// One provider in its layers.
@@ -151,13 +159,13 @@ impl Layers {
         let retry = RetryLayer::new(own.retry.unwrap_or_default())?.facts(&self.facts);
         let timeout = DualClockTimeoutLayer::new(own.timeout.unwrap_or_default())?.facts(&self.facts);
         let chain = retry.layer(circuit_breaker.layer(rate_limit.layer(timeout.layer(provider))));
-        Ok((ProviderLayers { name: Arc::clone(name), circuit_breaker, rate_limit }, chain))
+        Ok((ProviderLayers { name: Arc::clone(name), retry, circuit_breaker, rate_limit }, chain))
     }
 }
 
 // === impl Stack ===
 
-impl<P> Stack<P> {
+impl<P: Clone> Stack<P> {
     /// The layers of each provider, in order.
     #[must_use]
     pub fn providers(&self) -> &[ProviderLayers] {
@@ -175,12 +183,14 @@ impl<P> Stack<P> {
     pub fn snapshot(&self) -> StackSnapshot {
         let provider = |layers: &ProviderLayers| ProviderSnapshot {
             name: Arc::clone(&layers.name),
+            retry: layers.retry.snapshot(),
             circuit_breaker: layers.circuit_breaker.snapshot(),
             rate_limit: layers.rate_limit.snapshot(),
         };
         StackSnapshot {
             degradation: self.degradation.snapshot(),
             bulkhead: self.bulkhead.snapshot(),
+            failover: self.failover.snapshot(),
             providers: self.providers.iter().map(provider).collect(),
         }
     }
@@ -215,7 +225,14 @@ impl<P: Clone> Clone for Stack<P> {
             service: self.service.clone(),
             degradation: self.degradation.clone(),
             bulkhead: self.bulkhead.clone(),
+            failover: self.failover.clone(),
             providers: Arc::clone(&self.providers),
         }
+    }
+}
+
+impl<P> fmt::Debug for Stack<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack").field("providers", &self.providers).finish_non_exhaustive()
     }
 }

@@ -11,12 +11,14 @@ use crate::chat::{Ask, Call};
 use crate::event::Facts;
 use crate::failure::{ConfigError, Fault};
 use crate::observe::Follow;
+use crate::time::now;
 
 use super::account::Account;
 use super::config::{Candidate, FailoverConfig};
 use super::future::ResponseFuture;
 use super::pass::Pass;
 use super::shared::Shared;
+use super::snapshot::FailoverSnapshot;
 
 /// Asks the next candidate. What is remembered lives here: clones of a layer, and all services it makes, share it.
 /// See the [module](super).
@@ -74,6 +76,12 @@ impl<S> FailoverLayer<S> {
     pub fn config(self, config: FailoverConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         self.rebuild(config, self.shared.candidates.clone(), self.shared.facts.clone())
+    }
+
+    /// The failover as it stands.
+    #[must_use]
+    pub fn snapshot(&self) -> FailoverSnapshot {
+        self.shared.lock().snapshot(&self.shared.candidates, now())
     }
 
     /// Tells facts to this sink.

@@ -99,6 +99,7 @@ mod history;
 mod layer;
 mod pass;
 mod shared;
+mod snapshot;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -107,3 +108,4 @@ pub use account::Account;
 pub use config::{Candidate, FailoverConfig, WhenAllRest};
 pub use future::ResponseFuture;
 pub use layer::{Failover, FailoverLayer};
+pub use snapshot::{CandidateSnapshot, FailoverSnapshot};

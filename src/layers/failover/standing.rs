@@ -1,11 +1,13 @@
 //! Who stands, who rests, and whose trial is due: the mechanism, told the time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::time::Instant;
 
 use super::blow::Blow;
-use super::config::FailoverConfig;
+use super::config::{Candidate, FailoverConfig};
+use super::snapshot::{CandidateSnapshot, FailoverSnapshot};
 
 /// What is remembered of the candidates between calls.
 #[derive(Debug)]
@@ -124,6 +126,23 @@ impl Standing {
         known.zip(config.max_first_output).is_some_and(|((pace, measured), most)| {
             pace > most && now.duration_since(measured) < config.spring_back
         })
+    }
+
+    /// How everything stands.
+    pub(super) fn snapshot(&self, names: &[Candidate], now: Instant) -> FailoverSnapshot {
+        let left = |until: Instant| Some(until.saturating_duration_since(now)).filter(|left| !left.is_zero());
+        let candidate = |(record, candidate): (&Record, &Candidate)| CandidateSnapshot {
+            name: Arc::clone(&candidate.name),
+            failed_in_row: record.failed_in_row,
+            rests_for: record.rest.and_then(|rest| left(rest.due)),
+            told_to_wait: record.rest.and_then(|rest| left(rest.barred?)),
+            first_output: record.pace.map(|(pace, _)| pace),
+        };
+        FailoverSnapshot {
+            standing: Arc::clone(&names[self.at].name),
+            trial: self.trial,
+            candidates: self.candidates.iter().zip(names).map(candidate).collect(),
+        }
     }
 
     /// A first output came after this time.

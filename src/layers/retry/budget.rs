@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::failure::ConfigError;
 use crate::time::Instant;
 
+use super::snapshot::BudgetSnapshot;
+
 /// In how many spans the calls of a window are told apart: enough for its edge, and a bound on what is remembered.
 const SPANS: u32 = 64;
 
@@ -80,6 +82,24 @@ impl Budget {
         }
         self.retries.push_back(now);
         Ok(())
+    }
+
+    /// How it stands, with `calls` more calls since it was last looked at. Looking changes nothing.
+    #[must_use]
+    pub fn look(&self, calls: u64, now: Instant) -> BudgetSnapshot {
+        let young = |at: &&Instant| now.duration_since(**at) < self.config.window;
+        let retries = self.retries.iter().filter(young).count();
+        #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
+        let since = self.within((self.looked, now, calls as f64), now);
+        let recent = since + self.calls.iter().map(|span| self.within(*span, now)).sum::<f64>();
+        #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
+        let left = f64::from(self.config.reserve) + recent * self.config.ratio - retries as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "counts, and none below zero"
+        )]
+        BudgetSnapshot { calls: recent.round() as u64, retries, left: left.max(0.0) as u64 }
     }
 
     /// Gives back a retry that was drawn at this instant and not made.

@@ -10,10 +10,12 @@ use crate::chat::Ask;
 use crate::event::Facts;
 use crate::failure::{ConfigError, Fault};
 use crate::observe::Follow;
+use crate::time::now;
 
 use super::config::RetryConfig;
 use super::future::ResponseFuture;
 use super::plan::Plan;
+use super::snapshot::RetrySnapshot;
 
 /// Tries again. Clones of a layer, and the services it made, share one budget. See the [module](super).
 #[derive(Clone, Debug)]
@@ -46,6 +48,12 @@ impl RetryLayer {
     pub fn new(config: RetryConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self { plan: Arc::new(Plan::new(config, Facts::default())) })
+    }
+
+    /// The retry as it stands.
+    #[must_use]
+    pub fn snapshot(&self) -> RetrySnapshot {
+        self.plan.snapshot(now())
     }
 
     /// Tells facts to this sink. The budget starts anew.

@@ -82,6 +82,7 @@ mod layer;
 mod plan;
 mod shorten;
 mod shortening;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -92,3 +93,4 @@ pub use future::ResponseFuture;
 pub use layer::{Retry, RetryLayer};
 pub use shorten::{Shorten, ShortenLayer, Shortening};
 pub use shortening::ShortenFuture;
+pub use snapshot::{BudgetSnapshot, RetrySnapshot};

@@ -11,6 +11,7 @@ use crate::time::{Instant, now};
 
 use super::budget::Budget;
 use super::config::RetryConfig;
+use super::snapshot::RetrySnapshot;
 
 /// What all calls through a layer and its clones share.
 #[derive(Debug)]
@@ -98,6 +99,13 @@ impl Plan {
         tries.late |= late;
         tries.before = delay;
         Verdict::Again { delay, until, last: last.flatten(), token }
+    }
+
+    pub(super) fn snapshot(&self, now: Instant) -> RetrySnapshot {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.calls.load(Ordering::Relaxed);
+        let budget = shared.budget.as_ref().map(|budget| budget.look(calls, now));
+        RetrySnapshot { policy: self.config.policy.clone(), budget }
     }
 
     fn delay(&self, failure: &Failure, tries: &Tries) -> Duration {

@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 
 use crate::chat::{Event, Reply, Sign, Watchers, Watching};
 use crate::failure::{BoxError, Failure};
-use crate::observe::{Follow, sign_of};
+use crate::observe::{Follow, Plain, sign_of};
 
 use super::watchdog::Watchdog;
 
@@ -56,6 +56,15 @@ where
             dog.see(Sign::Output(0));
         }
         self.wrap(|events| Timed::new(events, dog))
+    }
+}
+
+/// Whole when it comes: there is nothing to time after it.
+impl<T> Clocked for Plain<T> {
+    type Clocked = Self;
+
+    fn clocked(self, _: Watchdog) -> Self {
+        self
     }
 }
 
