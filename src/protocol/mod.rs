@@ -11,6 +11,7 @@
 pub mod anthropic_messages;
 mod decoder;
 pub mod errors;
+mod field;
 mod json;
 pub mod limits;
 pub mod openai_chat;

@@ -1,8 +1,9 @@
 //! Sampling, limits and thinking, both ways.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use crate::chat::{Effort, Extra, Options, Parts, ReasoningOptions, ToolChoice};
+use crate::protocol::field::{Field, TEMPERATURE, TOP_K, TOP_P};
 
 use super::{Fields, MESSAGES};
 
@@ -15,36 +16,15 @@ const MIN_BUDGET: u64 = 1024;
 /// The cap on output.
 const CAP: &str = "max_tokens";
 
-/// A field that holds an option, or two.
-struct Field {
-    name: &'static str,
-    /// Reads it; what cannot be read is left alone.
-    read: fn(&Value, &mut Options),
-    /// Writes it, in our own spelling.
-    write: fn(&Options) -> Option<Value>,
-}
-
 const FIELDS: [Field; 6] = [
     Field {
         name: CAP,
         read: |value, options| options.max_output_tokens = value.as_u64(),
         write: |options| options.max_output_tokens.map(Value::from),
     },
-    Field {
-        name: "temperature",
-        read: |value, options| options.temperature = value.as_f64(),
-        write: |options| decimal(options.temperature),
-    },
-    Field {
-        name: "top_p",
-        read: |value, options| options.top_p = value.as_f64(),
-        write: |options| decimal(options.top_p),
-    },
-    Field {
-        name: "top_k",
-        read: |value, options| options.top_k = value.as_u64(),
-        write: |options| options.top_k.map(Value::from),
-    },
+    TEMPERATURE,
+    TOP_P,
+    TOP_K,
     Field { name: "stop_sequences", read: read_stop, write: write_stop },
     Field { name: "tool_choice", read: read_choice, write: write_choice },
 ];
@@ -52,14 +32,7 @@ const FIELDS: [Field; 6] = [
 /// Takes the options out of a request. A field that we would spell otherwise stays, to be spelled so again.
 pub(super) fn take(fields: &mut Fields) -> Options {
     let mut options = Options::default();
-    for Field { name, read, write } in &FIELDS {
-        if let Some(raw) = fields.get(*name) {
-            read(raw, &mut options);
-            if write(&options).as_ref() == Some(raw) {
-                fields.remove(*name);
-            }
-        }
-    }
+    FIELDS.iter().for_each(|field| field.take(fields, &mut options));
     options.reasoning = take_reasoning(fields);
     options
 }
@@ -69,18 +42,11 @@ pub(super) fn take(fields: &mut Fields) -> Options {
 pub(super) fn write(parts: &Parts, body: &mut Fields) {
     let options = &parts.options;
     let native = parts.protocol == Some(MESSAGES);
-    for Field { name, read, write } in &FIELDS {
-        // A choice among no tools is refused.
-        if *name == "tool_choice" && parts.tools.is_empty() && !native {
-            continue;
-        }
-        let ours = write(options);
-        let spelled = parts.extra.get(MESSAGES, name).filter(|raw| {
-            let mut before = Options::default();
-            read(raw, &mut before);
-            write(&before) == ours
-        });
-        body.extend(spelled.cloned().or(ours).map(|value| ((*name).to_owned(), value)));
+    // A choice among no tools is refused.
+    let is_refused = |name: &str| name == "tool_choice" && parts.tools.is_empty() && !native;
+    for field in FIELDS.iter().filter(|field| !is_refused(field.name)) {
+        let spelled = field.spell(options, parts.extra.get(MESSAGES, field.name));
+        body.extend(spelled.map(|value| (field.name.to_owned(), value)));
     }
     let kept = parts.extra.fields(MESSAGES).into_iter().flatten();
     for (name, value) in kept.filter(|(name, _)| FIELDS.iter().all(|field| field.name != **name)) {
@@ -96,10 +62,6 @@ pub(super) fn write(parts: &Parts, body: &mut Fields) {
     if let Some(reasoning) = &options.reasoning {
         write_reasoning(reasoning, options, body);
     }
-}
-
-fn decimal(number: Option<f64>) -> Option<Value> {
-    Number::from_f64(number?).map(Value::Number)
 }
 
 fn read_stop(value: &Value, options: &mut Options) {

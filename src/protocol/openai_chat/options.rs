@@ -1,8 +1,9 @@
 //! Sampling and limits, both ways.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use crate::chat::{Effort, Options, ReasoningOptions, ToolChoice};
+use crate::protocol::field::{Field, TEMPERATURE, TOP_K, TOP_P};
 use crate::protocol::{OutputCap, Target};
 
 /// The names of the cap on output, the one we write by ourselves first.
@@ -14,31 +15,10 @@ const THINKING: [&str; 2] = ["reasoning_effort", "reasoning"];
 /// Budgets of thinking up to these many tokens are called low and medium; above, high.
 const BUDGETS: [(u64, &str); 2] = [(2_048, "low"), (8_192, "medium")];
 
-/// A field that holds one option.
-struct Field {
-    name: &'static str,
-    /// Reads it; what cannot be read is left alone.
-    read: fn(&Value, &mut Options),
-    /// Writes it, in our own spelling.
-    write: fn(&Options) -> Option<Value>,
-}
-
 const FIELDS: [Field; 7] = [
-    Field {
-        name: "temperature",
-        read: |value, options| options.temperature = value.as_f64(),
-        write: |options| decimal(options.temperature),
-    },
-    Field {
-        name: "top_p",
-        read: |value, options| options.top_p = value.as_f64(),
-        write: |options| decimal(options.top_p),
-    },
-    Field {
-        name: "top_k",
-        read: |value, options| options.top_k = value.as_u64(),
-        write: |options| options.top_k.map(Value::from),
-    },
+    TEMPERATURE,
+    TOP_P,
+    TOP_K,
     Field { name: "stop", read: read_stop, write: write_stop },
     Field {
         name: "seed",
@@ -56,14 +36,7 @@ const FIELDS: [Field; 7] = [
 /// Takes the options out of a request. A field that we would spell otherwise stays, to be spelled so again.
 pub(super) fn take(fields: &mut Map<String, Value>) -> Options {
     let mut options = Options::default();
-    for Field { name, read, write } in &FIELDS {
-        if let Some(raw) = fields.get(*name) {
-            read(raw, &mut options);
-            if write(&options).as_ref() == Some(raw) {
-                fields.remove(*name);
-            }
-        }
-    }
+    FIELDS.iter().for_each(|field| field.take(fields, &mut options));
     options.max_output_tokens = caps(fields).map(|(_, cap)| cap).max();
     options.reasoning = effort(fields).map(ReasoningOptions::new);
     if fields.get("reasoning_effort").is_some_and(Value::is_string) && !fields.contains_key("reasoning") {
@@ -80,18 +53,10 @@ pub(super) fn write(
     (target, foreign): (&Target<'_>, bool),
     into: &mut Map<String, Value>,
 ) {
-    for Field { name, read, write } in &FIELDS {
-        let ours = write(options);
-        let mut before = Options::default();
-        let spelled = kept.get(*name).filter(|raw| {
-            read(raw, &mut before);
-            write(&before) == ours
-        });
-        // The first party has no such option; it goes out only to those who asked for it.
-        if *name == "top_k" && foreign {
-            continue;
-        }
-        into.extend(spelled.cloned().or(ours).map(|value| ((*name).to_owned(), value)));
+    // The first party has no `top_k`; it goes out only to those who asked for it.
+    for field in FIELDS.iter().filter(|field| !(foreign && field.name == TOP_K.name)) {
+        let spelled = field.spell(options, kept.get(field.name));
+        into.extend(spelled.map(|value| (field.name.to_owned(), value)));
     }
     write_caps(options.max_output_tokens, kept, target, into);
     write_effort(options.reasoning.as_ref(), kept, into);
@@ -100,10 +65,6 @@ pub(super) fn write(
 /// Whether a field holds an option, so that only [`write`] writes it.
 pub(super) fn is_option(name: &str) -> bool {
     FIELDS.iter().any(|field| field.name == name) || CAPS.contains(&name) || THINKING.contains(&name)
-}
-
-fn decimal(number: Option<f64>) -> Option<Value> {
-    Number::from_f64(number?).map(Value::Number)
 }
 
 fn read_stop(value: &Value, options: &mut Options) {
