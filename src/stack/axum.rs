@@ -1,21 +1,4 @@
 //! The bridge to stacks whose services must not fail.
-//!
-//! axum routes cannot fail, and our layers can. [`for_axum`] puts both halves of the bridge around a layer: inside it
-//! the route's `Infallible` becomes an error our layers speak, and outside it a failure becomes a response. It names
-//! nothing of axum, so that it serves any HTTP stack whose services must not fail.
-//!
-//! ```
-//! use axum::{Router, routing::get};
-//! use watertight::layers::DualClockTimeoutLayer;
-//! use watertight::stack::for_axum;
-//!
-//! let app: Router = Router::new()
-//!     .route("/", get(|| async { "hello" }))
-//!     .layer(for_axum(DualClockTimeoutLayer::default()));
-//! ```
-//!
-//! Retry and failover send a request again, and so ask that it can be cloned: an axum body cannot. They belong
-//! to the outgoing side, where a request has its body in memory.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -31,7 +14,24 @@ use crate::failure::{BoxError, Failure, Fault};
 
 use super::answer::Answer;
 
-/// Puts a layer where services must not fail. See the [module](self).
+/// Puts a layer where services must not fail.
+///
+/// axum routes cannot fail, and our layers can. [`for_axum`] puts both halves of the bridge around a layer: inside it
+/// the route's `Infallible` becomes an error our layers speak, and outside it a failure becomes a response. It names
+/// nothing of axum, so that it serves any HTTP stack whose services must not fail.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use watertight::layers::DualClockTimeoutLayer;
+/// use watertight::stack::for_axum;
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(for_axum(DualClockTimeoutLayer::default()));
+/// ```
+///
+/// Retry and failover send a request again, and so ask that it can be cloned: an axum body cannot. They belong
+/// to the outgoing side, where a request has its body in memory.
 pub const fn for_axum<L>(layer: L) -> ForAxum<L> {
     ForAxum { layer }
 }

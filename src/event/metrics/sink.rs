@@ -19,7 +19,7 @@ pub const DEFAULT_MAX_LABELS: usize = 200;
 /// What a name becomes that is one too many.
 const OTHER: &str = "other";
 
-/// Counts facts through the `metrics` facade. See the [module](self).
+/// Counts facts through the `metrics` facade. See the [module](super).
 pub struct Metrics {
     names: Mutex<HashSet<Arc<str>>>,
     most: usize,
