@@ -1,7 +1,8 @@
 //! One tree for the configuration of a whole stack, read alike from TOML, YAML and JSON.
 //!
-//! A section that is left out has the defaults of its layer. In a section that is there, each field left out has its
-//! own default; durations read as `"30s"`; `false` switches off what is on by default; an unknown field is refused.
+//! A field that is left out has its default, be its section there or not: in `bulkhead` that of
+//! [`BulkheadConfig::users`], and in the sections of one provider what all providers have. Durations read as `"30s"`;
+//! `false` switches off what is on by default; an unknown field is refused.
 //!
 //! ```
 //! use watertight::config::StackConfig;
@@ -25,7 +26,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use crate::failure::ConfigError;
 use crate::layers::bulkhead::BulkheadConfig;
@@ -37,12 +40,11 @@ use crate::layers::retry::RetryConfig;
 use crate::layers::timeout::Clocks;
 
 /// How every layer of a stack is configured, from the outside in.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StackConfig {
     /// What is answered when nothing else can be.
     pub degradation: DegradationConfig,
-    /// Who may call, and how much at a time. Left out it is [`BulkheadConfig::users`].
+    /// Who may call, and how much at a time.
     pub bulkhead: BulkheadConfig,
     /// When calls go on to the next provider.
     pub failover: FailoverConfig,
@@ -58,7 +60,7 @@ pub struct StackConfig {
     pub providers: BTreeMap<String, ProviderConfig>,
 }
 
-/// What one provider has in place of what all have.
+/// What one provider has in place of what all have. In a file, a field that is left out is that of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderConfig {
@@ -70,6 +72,29 @@ pub struct ProviderConfig {
     pub rate_limit: Option<RateLimitConfig>,
     /// How long it is waited for.
     pub timeout: Option<Clocks>,
+}
+
+/// A stack as a file writes it, before what is left out is filled in.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    degradation: Map<String, Value>,
+    bulkhead: Map<String, Value>,
+    failover: Map<String, Value>,
+    retry: Map<String, Value>,
+    circuit_breaker: Map<String, Value>,
+    rate_limit: Map<String, Value>,
+    timeout: Map<String, Value>,
+    providers: BTreeMap<String, WrittenProvider>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct WrittenProvider {
+    retry: Option<Map<String, Value>>,
+    circuit_breaker: Option<Map<String, Value>>,
+    rate_limit: Option<Map<String, Value>>,
+    timeout: Option<Map<String, Value>>,
 }
 
 // === impl StackConfig ===
@@ -106,6 +131,33 @@ impl StackConfig {
     }
 }
 
+impl<'de> Deserialize<'de> for StackConfig {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let written = Written::deserialize(from)?;
+        let default = Self::default();
+        let mut config = Self {
+            degradation: fill(&default.degradation, written.degradation, "degradation")?,
+            bulkhead: fill(&default.bulkhead, written.bulkhead, "bulkhead")?,
+            failover: fill(&default.failover, written.failover, "failover")?,
+            retry: fill(&default.retry, written.retry, "retry")?,
+            circuit_breaker: fill(&default.circuit_breaker, written.circuit_breaker, "circuit_breaker")?,
+            rate_limit: fill(&default.rate_limit, written.rate_limit, "rate_limit")?,
+            timeout: fill(&default.timeout, written.timeout, "timeout")?,
+            providers: BTreeMap::new(),
+        };
+        for (name, own) in written.providers {
+            let provider = ProviderConfig {
+                retry: fill_own(&config.retry, own.retry, &name)?,
+                circuit_breaker: fill_own(&config.circuit_breaker, own.circuit_breaker, &name)?,
+                rate_limit: fill_own(&config.rate_limit, own.rate_limit, &name)?,
+                timeout: fill_own(&config.timeout, own.timeout, &name)?,
+            };
+            config.providers.insert(name, provider);
+        }
+        Ok(config)
+    }
+}
+
 impl Default for StackConfig {
     fn default() -> Self {
         Self {
@@ -132,6 +184,41 @@ impl ProviderConfig {
         )?;
         within("rate_limit", self.rate_limit.as_ref().map_or(Ok(()), RateLimitConfig::validate))?;
         within("timeout", self.timeout.as_ref().map_or(Ok(()), Clocks::validate))
+    }
+}
+
+/// A section as it is written, what is left out taken from another.
+fn fill<T, E>(whole: &T, written: Map<String, Value>, section: &str) -> Result<T, E>
+where
+    T: Serialize + DeserializeOwned,
+    E: Error,
+{
+    let mut filled = serde_json::to_value(whole).map_err(E::custom)?;
+    overlay(&mut filled, written);
+    serde_json::from_value(filled).map_err(|error| E::custom(format_args!("{section}: {error}")))
+}
+
+fn fill_own<T, E>(of_all: &T, written: Option<Map<String, Value>>, name: &str) -> Result<Option<T>, E>
+where
+    T: Serialize + DeserializeOwned,
+    E: Error,
+{
+    written.map(|written| fill(of_all, written, &format!("providers.{name}"))).transpose()
+}
+
+/// Lays what is written over what there is, field by field, down to the values.
+fn overlay(under: &mut Value, over: Map<String, Value>) {
+    let Value::Object(fields) = under else {
+        *under = Value::Object(over);
+        return;
+    };
+    for (name, value) in over {
+        match (fields.get_mut(&name), value) {
+            (Some(under @ Value::Object(_)), Value::Object(over)) => overlay(under, over),
+            (_, value) => {
+                fields.insert(name, value);
+            }
+        }
     }
 }
 

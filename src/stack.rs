@@ -31,6 +31,10 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`ResetLayer`](crate::layers::ResetLayer) and [`ShortenLayer`](crate::layers::ShortenLayer) are opt-in and stand in no
+//! [`Layers`]: they change what a reply or a request is. A stack with them is built by hand, reset between bulkhead and
+//! failover, shortening around a provider's retry.
+//!
 //! # Right and wrong orders
 //!
 //! *Why is retry outside the breaker?* So that each attempt asks it and is counted by it: a series of retries stops

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use watertight::chat::{BoxReply, Request};
 use watertight::config::StackConfig;
 use watertight::event::Facts;
+use watertight::failure::{Code, Failure};
 use watertight::layers::bulkhead::BulkheadConfig;
 use watertight::stack::Layers;
 
@@ -90,6 +92,58 @@ fn three_formats_read_alike() {
     assert!(toml.failover.dwell.is_none() && toml.bulkhead.max_concurrent.is_none());
     assert_eq!(toml.timeout.first_output, Some(Duration::from_secs(5)));
     assert_eq!(StackConfig::default().bulkhead, BulkheadConfig::users());
+}
+
+/// Scenario: sections that say one thing only: of the bulkhead, of its budget, and of one provider where all have another.
+/// Expected: the rest MUST be that of the preset for users, and what all providers have.
+#[test]
+fn what_is_left_out_is_filled_in() {
+    let config = of_json(json!({
+        "bulkhead": {"budget": {"tokens": 100}},
+        "retry": {"base": "3s", "jitter": {"proportional": 0.1}},
+        "rate_limit": {"max_concurrency": 5},
+        "providers": {
+            "north": {"retry": {"retries": 1}, "rate_limit": {"requests_per_minute": 7}},
+            "south": {"timeout": {"idle": false}}
+        }
+    }))
+    .unwrap();
+    let users = BulkheadConfig::users();
+    assert_eq!((config.bulkhead.key, config.bulkhead.max_concurrent), (users.key, users.max_concurrent));
+    let budget = config.bulkhead.budget.unwrap();
+    assert_eq!((budget.tokens, budget.window), (100, users.budget.unwrap().window));
+    let north = config.provider("north");
+    let retry = north.retry.unwrap();
+    assert_eq!((retry.retries, retry.base), (1, Duration::from_secs(3)));
+    assert_eq!(retry.jitter, config.retry.jitter);
+    let limits = north.rate_limit.unwrap();
+    assert_eq!((limits.requests_per_minute, limits.max_concurrency), (Some(7), Some(5)));
+    let south = config.provider("south");
+    assert_eq!(south.retry.unwrap(), config.retry);
+    assert_eq!((south.timeout.unwrap().idle, config.timeout.idle), (None, Some(Duration::from_secs(30))));
+}
+
+/// Scenario: a ladder whose file names other models and tools that it can do without, and no service to ask.
+/// Expected: MUST be refused by name, and be taken once there is a service.
+#[test]
+fn rungs_that_need_a_service_are_asked_for_it() {
+    let provider =
+        || tower::service_fn(|_: Request| async { Err::<BoxReply, _>(Failure::local(Code::Cancelled, "")) });
+    for (value, path) in [
+        (json!({"degradation": {"fallback_models": ["small"]}}), "degradation.fallback_models"),
+        (json!({"degradation": {"optional_tools": ["search"]}}), "degradation.optional_tools"),
+    ] {
+        let layers = || Layers::new(of_json(value.clone()).unwrap(), &Facts::default()).unwrap();
+        let error = layers().over([("a", provider())]).map(|_| ()).unwrap_err();
+        assert_eq!(error.field, path);
+        let mut whole = layers();
+        whole.degradation = if path.ends_with("models") {
+            whole.degradation.fallback_model(provider()).unwrap()
+        } else {
+            whole.degradation.skip_tool(provider()).unwrap()
+        };
+        whole.over([("a", provider())]).unwrap();
+    }
 }
 
 /// Scenario: the defaults, and what is off, written in each format and read again.

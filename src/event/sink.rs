@@ -25,6 +25,13 @@ impl<F: Fn(&Fact<'_>) + Send + Sync> Sink for F {
     }
 }
 
+/// So that whoever made a sink may look at it later.
+impl<S: Sink + ?Sized> Sink for Arc<S> {
+    fn emit(&self, fact: &Fact<'_>) {
+        (**self).emit(fact);
+    }
+}
+
 impl<A: Sink, B: Sink> Sink for (A, B) {
     fn emit(&self, fact: &Fact<'_>) {
         self.0.emit(fact);

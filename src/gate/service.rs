@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll};
 
+use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::failure::Fault;
@@ -10,11 +11,25 @@ use crate::observe::{Follow, Watch};
 use super::admission::{Admission, Admit};
 use super::future::ResponseFuture;
 
+/// Puts services behind an admission of your own. See the [module](super).
+#[derive(Clone, Copy, Debug)]
+pub struct GateLayer<A>(pub A);
+
 /// A service behind an admission. See the [module](super).
 #[derive(Clone, Debug)]
 pub struct Gate<S, A> {
     inner: S,
     admission: A,
+}
+
+// === impl GateLayer ===
+
+impl<S, A: Clone> Layer<S> for GateLayer<A> {
+    type Service = Gate<S, A>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Gate::new(inner, self.0.clone())
+    }
 }
 
 // === impl Gate ===

@@ -15,7 +15,7 @@ use crate::failure::ConfigError;
 use crate::gate::Gate;
 use crate::layers::bulkhead::{Bulkhead, BulkheadSnapshot};
 use crate::layers::circuit_breaker::{CircuitBreaker, CircuitBreakerSnapshot};
-use crate::layers::degradation::{self, Degrading};
+use crate::layers::degradation::{self, Degrading, Place};
 use crate::layers::failover::{Candidate, Failover, FailoverSnapshot};
 use crate::layers::rate_limit::{RateLimit, RateLimitSnapshot};
 use crate::layers::retry::{Retry, RetrySnapshot};
@@ -31,8 +31,28 @@ pub type Attempts<P> = Retry<Gate<Gate<DualClockTimeout<P>, RateLimit>, CircuitB
 /// A whole stack, from the outside in.
 pub type Whole<P> = Degrading<Gate<Failover<Attempts<P>>, Bulkhead>>;
 
-/// The layers of a stack before it stands over providers. The outer two may be replaced: a ladder with a cache, or a
+/// The layers of a stack before it stands over providers. The outer two may be replaced: a ladder with more rungs, or a
 /// bulkhead that others share.
+///
+/// ```
+/// # use tower::util::BoxCloneSyncService;
+/// # use watertight::chat::{BoxReply, Request};
+/// # use watertight::config::StackConfig;
+/// # use watertight::event::Facts;
+/// # use watertight::failure::{ConfigError, Failure};
+/// # use watertight::stack::Layers;
+/// use tower::Layer;
+/// # type Provider = BoxCloneSyncService<Request, BoxReply, Failure>;
+///
+/// # fn build(config: StackConfig, first: Provider, spare: Provider) -> Result<(), ConfigError> {
+/// let mut layers = Layers::new(config, &Facts::default())?;
+/// // The models that `[degradation] fallback_models` names are asked through the same bulkhead.
+/// let spare = layers.bulkhead.layer(spare);
+/// layers.degradation = layers.degradation.fallback_model(spare)?;
+/// let stack = layers.over([("first", first)])?;
+/// # let _ = stack;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Layers {
     /// The outermost.
@@ -114,12 +134,14 @@ impl Layers {
     /// Puts them over providers, the first asked first.
     ///
     /// # Errors
-    /// If there is no provider, two have one name, or the configuration names one that is not there.
+    /// If there is no provider, two have one name, the configuration names one that is not there, or the ladder names
+    /// models or tools for which it has no service.
     pub fn over<C, P>(self, providers: impl IntoIterator<Item = (C, P)>) -> Result<Stack<P>, ConfigError>
     where
         C: Into<Candidate>,
         P: Clone,
     {
+        self.check_ladder()?;
         let (mut names, mut kept, mut chains) = (Vec::new(), Vec::new(), Vec::new());
         for (candidate, provider) in providers {
             let candidate = candidate.into();
@@ -140,6 +162,22 @@ impl Layers {
         let Self { degradation, bulkhead, .. } = self;
         let service = degradation.layer(bulkhead.layer(service));
         Ok(Stack { service, degradation, bulkhead, failover, providers: kept.into() })
+    }
+
+    /// A rung that a file names and nobody serves would be missing, silently, when it is needed.
+    fn check_ladder(&self) -> Result<(), ConfigError> {
+        let ladder = &self.config.degradation;
+        let rungs = self.degradation.snapshot().rungs;
+        for (field, named, place, method) in [
+            ("fallback_models", &ladder.fallback_models, Place::FallbackModel, "fallback_model"),
+            ("optional_tools", &ladder.optional_tools, Place::SkipTool, "skip_tool"),
+        ] {
+            if !named.is_empty() && !rungs.iter().any(|rung| rung.rung == place.as_str()) {
+                let reason = format!("needs a service: give one to `degradation` by `{method}`");
+                return Err(ConfigError::new(format!("degradation.{field}"), reason));
+            }
+        }
+        Ok(())
     }
 
     /// One provider in its layers.

@@ -2,7 +2,7 @@
 
 use crate::chat::{Dimension, Outcome, ResetReason};
 use crate::event::{Change, Circuit, RetryRefusal};
-use crate::failure::Clock;
+use crate::failure::{Clock, Failure, Skip};
 
 pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
@@ -73,5 +73,20 @@ pub(super) const fn reset(reason: ResetReason) -> &'static str {
         ResetReason::StrayToolCall => "stray_tool_call",
         ResetReason::Empty => "empty",
         ResetReason::Semantic => "semantic",
+    }
+}
+
+pub(super) fn skip(failure: &Failure) -> &'static str {
+    match failure.skip() {
+        Some(Skip::NotCallable) => "not_callable",
+        Some(Skip::CannotPay) => "cannot_pay",
+        Some(Skip::Window) => "window",
+        Some(Skip::Capability) => "capability",
+        Some(Skip::Price) => "price",
+        Some(Skip::Slow) => "slow",
+        Some(Skip::Protocol) => "protocol",
+        Some(Skip::Stateful) => "stateful",
+        Some(Skip::Resting) => "resting",
+        None => failure.code().as_str(),
     }
 }

@@ -6,17 +6,17 @@
 //! | name | kind | labels |
 //! |---|---|---|
 //! | `watertight_attempts_total` | counter | `provider`, `model` |
-//! | `watertight_calls_total` | counter | `provider`, `outcome` |
+//! | `watertight_settled_total` | counter, attempts that ended | `provider`, `outcome` |
 //! | `watertight_tokens_total` | counter | `provider`, `kind`: `input`, `cached_read`, `cached_write`, `output`, `reasoning` |
 //! | `watertight_first_output_seconds` | histogram | `provider` |
-//! | `watertight_call_seconds` | histogram | `provider`, `outcome` |
+//! | `watertight_settled_seconds` | histogram | `provider`, `outcome` |
 //! | `watertight_adaptions_total` | counter | `provider`, `option`, `change` |
 //! | `watertight_retries_total` | counter | `policy`, `code` |
 //! | `watertight_retry_wait_seconds` | histogram | `policy` |
 //! | `watertight_retries_refused_total` | counter | `reason`, `code` |
 //! | `watertight_timeouts_total` | counter | `clock` |
 //! | `watertight_crawling_total` | counter | |
-//! | `watertight_skips_total` | counter | `candidate`, `code` |
+//! | `watertight_skips_total` | counter | `candidate`, `skip`: why it was passed over, else the code |
 //! | `watertight_failovers_total` | counter | `from`, `to`, `code` |
 //! | `watertight_moves_total` | counter | `from`, `to` |
 //! | `watertight_trials_total` | counter | `candidate` |
@@ -32,8 +32,11 @@
 //! | `watertight_limit` | gauge | `key`, `dimension` |
 //! | `watertight_remaining` | gauge | `key`, `dimension` |
 //! | `watertight_budget_warnings_total` | counter | `key` |
-//! | `watertight_rungs_total` | counter | `rung`, `outcome`: `tried`, `failed` |
+//! | `watertight_rungs_total` | counter | `rung`, `outcome`: `answered`, `failed` |
 //! | `watertight_degraded_total` | counter | `rung` |
+//!
+//! All figures are of attempts and decisions; how many calls an application made is its own to count, or those of its
+//! outermost gate.
 //!
 //! Outcomes are `completed`, `truncated`, `abandoned`, or the code of a failure. Labels that come from traffic
 //! (models, keys) are bounded: what is new after [`DEFAULT_MAX_LABELS`] of them is counted as `other`.

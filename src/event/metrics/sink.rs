@@ -50,8 +50,9 @@ impl Metrics {
 
     fn settled(&self, provider: &str, how: Outcome, first: Option<Duration>, elapsed: Duration) {
         let (provider, outcome) = (self.name(provider), labels::outcome(how));
-        counter!("watertight_calls_total", "provider" => provider.clone(), "outcome" => outcome).increment(1);
-        histogram!("watertight_call_seconds", "provider" => provider.clone(), "outcome" => outcome)
+        counter!("watertight_settled_total", "provider" => provider.clone(), "outcome" => outcome)
+            .increment(1);
+        histogram!("watertight_settled_seconds", "provider" => provider.clone(), "outcome" => outcome)
             .record(elapsed);
         if let Some(first) = first {
             histogram!("watertight_first_output_seconds", "provider" => provider).record(first);
@@ -108,7 +109,7 @@ impl Metrics {
                 counter!("watertight_budget_warnings_total", "key" => self.name(key)).increment(1);
             }
             Fact::Rung { rung, failure, .. } => {
-                let outcome = if failure.is_some() { "failed" } else { "tried" };
+                let outcome = if failure.is_some() { "failed" } else { "answered" };
                 counter!("watertight_rungs_total", "rung" => self.name(rung), "outcome" => outcome)
                     .increment(1);
             }
@@ -123,8 +124,8 @@ impl Metrics {
     fn moved(&self, fact: &Fact<'_>) {
         match *fact {
             Fact::Skipped { candidate, failure, .. } => {
-                let (candidate, code) = (self.name(candidate), failure.code().as_str());
-                counter!("watertight_skips_total", "candidate" => candidate, "code" => code).increment(1);
+                let (candidate, why) = (self.name(candidate), labels::skip(failure));
+                counter!("watertight_skips_total", "candidate" => candidate, "skip" => why).increment(1);
             }
             Fact::FailedOver { from, to, failure, .. } => {
                 let (from, to) = (self.name(from), self.name(to));

@@ -69,8 +69,8 @@ fn calls_tokens_and_gates_are_counted() {
         ],
     );
     assert_eq!(
-        of(&all, "watertight_calls_total"),
-        [("watertight_calls_total provider=a outcome=completed", 1.0)]
+        of(&all, "watertight_settled_total"),
+        [("watertight_settled_total provider=a outcome=completed", 1.0)]
     );
     assert_eq!(of(&all, "watertight_tokens_total provider=a kind=input")[0].1, 7.0);
     assert_eq!(of(&all, "watertight_first_output_seconds")[0].1, 0.5);

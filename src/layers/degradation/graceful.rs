@@ -10,6 +10,9 @@ use super::config::GracefulConfig;
 use super::ladder::Place;
 use super::rung::{Answering, Case, Rung};
 
+/// Beyond this, in seconds, hours are not counted any more: two days.
+const A_FEW_DAYS: u64 = 2 * 24 * 3_600;
+
 /// Says what happened, when to come back, and whom to ask. It never errs.
 pub(super) struct GracefulFailure(pub(super) GracefulConfig);
 
@@ -92,8 +95,10 @@ pub(super) fn spoken(wait: Duration) -> String {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     let (count, unit) = match seconds {
         ..90 => (seconds.max(1), "second"),
-        90..5400 => (seconds.div_ceil(60), "minute"),
-        _ => (seconds.div_ceil(3600), "hour"),
+        90..5_400 => (seconds.div_ceil(60), "minute"),
+        5_400..A_FEW_DAYS => (seconds.div_ceil(3_600), "hour"),
+        // A longer wait than this is no promise to a person.
+        _ => return "a few days".to_owned(),
     };
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }

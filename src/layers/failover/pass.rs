@@ -202,7 +202,7 @@ impl Pass {
         };
         let name = &self.shared.candidates[candidate].name;
         if let Some(until) = barred {
-            let failure = Failure::local(Code::LimiterFull, "it was told to wait")
+            let failure = Failure::local(Code::LimiterFull, "it rests, and is not asked before its time")
                 .with_skip(Skip::Resting)
                 .with_retry_after(Some(until.duration_since(now)));
             return Some((Some(until), failure.with_provider(name)));

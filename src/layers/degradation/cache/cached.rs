@@ -41,7 +41,8 @@ impl Rung for CachedAnswer {
             // It cost nothing this time.
             completion.usage = Some(Usage::default());
             let stale = self.cache.is_stale(age);
-            let message = format!("This answer was given {} ago, and may be out of date.", spoken(age));
+            let doubt = if stale { ", and may be out of date" } else { "" };
+            let message = format!("This answer was given {} ago{doubt}.", spoken(age));
             let answer =
                 Answer::new(canned::reply(case.request(), completion), Level::Fallback, self.quality);
             let answer = answer.kept(Kept::new(age, stale)).message(message);
