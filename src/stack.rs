@@ -80,8 +80,10 @@ mod answer;
 mod axum;
 mod build;
 mod builder;
+mod whole;
 
 pub use answer::{Answer, status_of};
 pub use axum::{Answering, AnsweringFuture, Fallible, FallibleFuture, ForAxum, for_axum};
-pub use build::{Attempts, Layers, ProviderLayers, ProviderSnapshot, Stack, StackSnapshot, Whole};
+pub use build::Layers;
 pub use builder::ServiceBuilderExt;
+pub use whole::{Attempts, ProviderLayers, ProviderSnapshot, Stack, StackSnapshot, Whole};
