@@ -38,13 +38,6 @@ pub struct Head {
 #[derive(Debug, Default)]
 pub struct Held(pub(super) Box<Core>);
 
-/// What was read ahead, taken out of a reply.
-#[derive(Debug, Default)]
-pub(crate) struct Ahead {
-    first: Option<Event>,
-    more: VecDeque<Event>,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Core {
     pub(super) head: Head,
@@ -70,17 +63,6 @@ impl Head {
     #[must_use]
     pub fn degradation(&self) -> &Degradation {
         Degradation::of(self.degradation.as_deref())
-    }
-}
-
-// === impl Ahead ===
-
-impl Ahead {
-    /// The next event of it.
-    pub(crate) fn next(&mut self) -> Option<Event> {
-        let event = self.first.take()?;
-        self.first = self.more.pop_front();
-        Some(event)
     }
 }
 
@@ -119,10 +101,6 @@ impl Core {
     #[inline]
     pub(super) const fn is_holding(&self) -> bool {
         self.first.is_some()
-    }
-
-    pub(super) fn take_ahead(&mut self) -> Ahead {
-        Ahead { first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
 
     pub(super) fn next_held(&mut self) -> Option<Event> {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use super::assemble::Assembler;
 use super::completion::Completion;
 use super::event::{Event, Sign};
-use super::held::{Ahead, Core, Head, Held};
+use super::held::{Core, Head, Held};
 use super::watch::{End, Observer, Watch, Watchers};
 use super::watching::{Watching, truncated};
 
@@ -97,14 +97,15 @@ impl<S, W> Reply<S, W> {
     /// Puts the stream with its observers into another stream. What was read ahead stays in front.
     #[inline]
     pub fn wrap<T>(self, wrap: impl FnOnce(Watching<S, W>) -> T) -> Reply<T> {
-        let (held, events) = self.split();
-        Reply::join(held, wrap(events))
+        // A stream that met its end has nothing more to say, whatever it is put into.
+        let done = self.events.done;
+        Reply { core: self.core, events: Watching { events: wrap(self.events), watch: (), done } }
     }
 
-    /// Puts the stream into another one that is to see every event: what was read ahead goes into it, too.
-    pub(crate) fn wrap_whole<T>(mut self, wrap: impl FnOnce(Ahead, Watching<S, W>) -> T) -> Reply<T> {
-        let ahead = self.core.take_ahead();
-        self.wrap(|events| wrap(ahead, events))
+    /// What was read ahead, for a stream that is put around it and is to see every event.
+    #[inline]
+    pub(crate) fn held_mut(&mut self) -> impl Iterator<Item = &mut Event> {
+        self.core.first.iter_mut().chain(&mut self.core.more)
     }
 
     /// Takes the head and what was read ahead from the stream.
@@ -126,7 +127,16 @@ where
     ///
     /// # Errors
     /// The failure that came before any output.
+    #[inline]
     pub fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        // Every layer that tries again asks, and only the first of them reads.
+        if self.core.committed {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_first(cx)
+    }
+
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.core.committed && !self.events.done {
             match ready!(self.poll_beginning(cx)) {
                 Some(Ok(event)) => {

@@ -94,9 +94,7 @@ where
                     let (ladder, request) = this.call.take().expect("polled after it was ready");
                     let record = reply.head().degradation.clone();
                     let following = Following::new(ladder, request, record);
-                    return Poll::Ready(Ok(
-                        reply.wrap_whole(|ahead, events| Degraded::canned(ahead, events, following))
-                    ));
+                    return Poll::Ready(Ok(Degraded::canned(reply, following)));
                 }
                 StateProj::Broken { failure } => failure.take().expect("polled after it was ready"),
             };
@@ -128,8 +126,7 @@ fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Arc<Ladder>, Request)>
         head.degradation = stand_in(&ladder, &request, head);
     }
     let record = head.degradation.clone();
-    let following = Following::new(ladder, request, record);
-    reply.wrap_whole(|ahead, events| Degraded::whole(ahead, events, following))
+    Degraded::whole(reply, Following::new(ladder, request, record))
 }
 
 /// The record of a failover beneath: it is the first rung's, though nothing of ours was tried.
