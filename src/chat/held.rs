@@ -8,6 +8,7 @@ use crate::failure::{Attempt, Failure};
 use super::degradation::Degradation;
 use super::event::{Event, Sign};
 use super::limits::Limits;
+use super::watch::{Observer, Watch};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
 /// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
@@ -84,6 +85,19 @@ impl Core {
         } else {
             self.more.push_back(event);
             self.committed |= self.more.len() >= MAX_HELD;
+        }
+    }
+
+    /// Shows what is held to an observer that comes late.
+    #[inline]
+    pub(super) fn show<O: Observer>(&self, watch: &mut Watch<O>) {
+        let mut show = |event: &Event| match event {
+            Event::Completed(completion) => watch.settle(completion.end()),
+            event => watch.see(event.sign()),
+        };
+        self.first.iter().for_each(&mut show);
+        if !self.more.is_empty() {
+            self.more.iter().for_each(show);
         }
     }
 

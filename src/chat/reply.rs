@@ -79,19 +79,19 @@ impl<S, W> Reply<S, W> {
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
     #[inline]
-    pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
-        watch.meet(&self.core.head.limits);
-        for event in self.core.first.iter().chain(&self.core.more) {
-            match event {
-                Event::Completed(completion) => watch.settle(completion.end()),
-                event => watch.see(event.sign()),
-            }
+    pub fn follow<O: Observer>(self, watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
+        let Watching { events, watch: inner, done } = self.events;
+        // Put together first, and told where it lies then: it is large, and moved once.
+        let mut reply = Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } };
+        let (core, watch) = (&reply.core, &mut reply.events.watch.1);
+        watch.meet(&core.head.limits);
+        if core.is_holding() {
+            core.show(watch);
         }
-        if let Some(failure) = &self.core.failed {
+        if let Some(failure) = &core.failed {
             watch.settle(End::from(failure));
         }
-        let Watching { events, watch: inner, done } = self.events;
-        Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } }
+        reply
     }
 
     /// Puts the stream with its observers into another stream. What was read ahead stays in front.
@@ -102,10 +102,15 @@ impl<S, W> Reply<S, W> {
         Reply { core: self.core, events: Watching { events: wrap(self.events), watch: (), done } }
     }
 
-    /// What was read ahead, for a stream that is put around it and is to see every event.
+    /// Shows what was read ahead to whoever puts a stream around it that is to see every event.
     #[inline]
-    pub(crate) fn held_mut(&mut self) -> impl Iterator<Item = &mut Event> {
-        self.core.first.iter_mut().chain(&mut self.core.more)
+    pub(crate) fn show_held(&mut self, mut see: impl FnMut(&mut Event)) {
+        if let Some(first) = &mut self.core.first {
+            see(first);
+            if !self.core.more.is_empty() {
+                self.core.more.iter_mut().for_each(see);
+            }
+        }
     }
 
     /// Takes the head and what was read ahead from the stream.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
@@ -35,51 +35,74 @@ impl<F, T> Committing<F, T> {
     }
 }
 
-impl<F, T, E> Future for Committing<F, T>
-where
-    F: Future<Output = Result<T, E>>,
-    T: Follow,
-    E: Fault,
-{
-    type Output = Result<T, Fallen<T>>;
-
+impl<F, T> Committing<F, T> {
+    /// The call's answer: a failure, or the response once its first output is there or a failure before it, which is
+    /// put beside. A response is large: it is made where the caller wants it, and only looked at.
+    ///
     /// # Panics
     /// When polled after it was ready, as any future may.
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.as_mut().project() {
-            // A response that has begun is handed on where it lies.
-            CommittingProj::Calling { call } => match ready!(call.poll(cx)) {
-                Ok(mut response) => match response.poll_commit(cx) {
-                    Poll::Ready(Ok(())) => Poll::Ready(Ok(response)),
-                    Poll::Ready(Err(failure)) => {
-                        Poll::Ready(Err(Fallen { failure, response: Some(response) }))
-                    }
-                    Poll::Pending => {
+    pub(crate) fn poll_begun<E>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        failed: &mut Option<Failure>,
+    ) -> Poll<Result<T, E>>
+    where
+        F: Future<Output = Result<T, E>>,
+        T: Follow,
+    {
+        let mut polled = match self.as_mut().project() {
+            CommittingProj::Calling { call } => call.poll(cx),
+            CommittingProj::Begun { response } => poll_again(response, cx),
+        };
+        if let Poll::Ready(Ok(response)) = &mut polled {
+            match response.poll_commit(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(failure)) => *failed = Some(failure),
+                Poll::Pending => {
+                    if let Poll::Ready(Ok(response)) = std::mem::replace(&mut polled, Poll::Pending) {
                         self.set(Self::Begun { response: Some(response) });
-                        Poll::Pending
                     }
-                },
-                Err(error) => Poll::Ready(Err(Fallen::before(error))),
-            },
-            CommittingProj::Begun { response } => {
-                let committed = ready!(response.as_mut().expect("polled after it was ready").poll_commit(cx));
-                let response = response.take().expect("it was there a line above");
-                Poll::Ready(match committed {
-                    Ok(()) => Ok(response),
-                    Err(failure) => Err(Fallen { failure, response: Some(response) }),
-                })
+                }
             }
         }
+        polled
     }
+}
+
+/// A response that has begun leaves its place when it is committed.
+#[cold]
+fn poll_again<T: Follow, E>(response: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+    let held = response.as_mut().expect("polled after it was ready");
+    // It gives the same answer when it is asked again.
+    if held.poll_commit(cx).is_pending() {
+        return Poll::Pending;
+    }
+    Poll::Ready(Ok(response.take().expect("it was there a line above")))
 }
 
 // === impl Fallen ===
 
 impl<T> Fallen<T> {
-    /// A call that never came to a response.
-    pub(crate) fn before<E: Fault>(error: E) -> Self {
-        Self { failure: error.into_failure(), response: None }
+    /// Whether an answer is a failure, or one is beside it.
+    #[inline]
+    pub(crate) const fn is_in<E>(polled: &Poll<Result<T, E>>, failed: &Option<Failure>) -> bool {
+        failed.is_some() || matches!(polled, Poll::Ready(Err(_)))
+    }
+
+    /// Takes the failed call out of an answer, if it is one.
+    pub(crate) fn take<E: Fault>(
+        polled: &mut Poll<Result<T, E>>,
+        failed: Option<Failure>,
+    ) -> Option<Self> {
+        match (std::mem::replace(polled, Poll::Pending), failed) {
+            (Poll::Ready(Ok(response)), Some(failure)) => Some(Self { failure, response: Some(response) }),
+            (Poll::Ready(Err(error)), _) => Some(Self { failure: error.into_failure(), response: None }),
+            (fine, _) => {
+                *polled = fine;
+                None
+            }
+        }
     }
 
     /// What goes up when nobody tries again, the failure being this one.

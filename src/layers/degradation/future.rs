@@ -11,7 +11,8 @@ use pin_project_lite::pin_project;
 
 use crate::chat::{Ask, Degradation, Event, Level, Reply, Request, Tried, Watchers};
 use crate::event::Fact;
-use crate::failure::{Failure, Fault};
+use crate::failure::Failure;
+use crate::observe::{Committing, Fallen};
 
 use super::climb::{self, Climb};
 use super::ladder::{Ladder, Place};
@@ -19,6 +20,7 @@ use super::stream::{Degraded, Following};
 
 pin_project! {
     /// A call, and the way down if it fails before its first output.
+    #[project = CallProj]
     pub struct ResponseFuture<F, E, W> {
         // What the stream needs, taken when it begins.
         call: Option<(Arc<Ladder>, Request)>,
@@ -30,10 +32,8 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<F, E, W> {
-        // => Committing | Climbing | done
-        Calling { #[pin] call: F },
-        // => Climbing | done
-        Committing { reply: Option<Reply<E, W>> },
+        // => Broken | done
+        Calling { #[pin] call: Committing<F, Reply<E, W>> },
         // => done
         Climbing { climb: Climb },
         // => Climbing | done
@@ -45,7 +45,7 @@ pin_project! {
 
 impl<F, E, W> ResponseFuture<F, E, W> {
     pub(super) const fn calling(ladder: Arc<Ladder>, request: Request, call: F) -> Self {
-        Self { call: Some((ladder, request)), state: State::Calling { call } }
+        Self { call: Some((ladder, request)), state: State::Calling { call: Committing::new(call) } }
     }
 
     #[cold]
@@ -66,55 +66,44 @@ where
     /// When polled after it was ready, as any future may.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        loop {
-            let failure = match this.state.as_mut().project() {
-                StateProj::Calling { call } => match ready!(call.poll(cx)) {
-                    Ok(mut reply) => match reply.poll_commit(cx) {
-                        Poll::Ready(Ok(())) => return Poll::Ready(Ok(whole(reply, this.call))),
-                        Poll::Ready(Err(failure)) => failure,
-                        Poll::Pending => {
-                            this.state.set(State::Committing { reply: Some(reply) });
-                            return Poll::Pending;
-                        }
-                    },
-                    Err(error) => error.into_failure(),
-                },
-                StateProj::Committing { reply } => {
-                    let held = reply.as_mut().expect("polled after it was ready");
-                    match ready!(held.poll_commit(cx)) {
-                        Ok(()) => {
-                            let reply = reply.take().expect("it was there above");
-                            return Poll::Ready(Ok(whole(reply, this.call)));
-                        }
-                        Err(failure) => failure,
-                    }
-                }
-                StateProj::Climbing { climb } => {
-                    let reply = ready!(climb.as_mut().poll(cx))?;
-                    let (ladder, request) = this.call.take().expect("polled after it was ready");
-                    let record = reply.head().degradation.clone();
-                    let following = Following::new(ladder, request, record);
-                    return Poll::Ready(Ok(Degraded::canned(reply, following)));
-                }
-                StateProj::Broken { failure } => failure.take().expect("polled after it was ready"),
-            };
-            let (ladder, request) = this.call.as_ref().expect("polled after it was ready");
-            let climb = climb::begin(ladder, request, failure);
-            match climb {
-                // The failed call is gone, and settled, before a rung is tried.
-                Ok(climb) => this.state.set(State::Climbing { climb }),
-                Err(failure) => {
-                    this.state.set(State::Broken { failure: None });
-                    return Poll::Ready(Err(failure));
-                }
+        if let StateProj::Calling { call } = this.state.as_mut().project() {
+            let mut failed = None;
+            let mut polled = call.poll_begun(cx, &mut failed);
+            if !Fallen::is_in(&polled, &failed) {
+                return polled.map_ok(|reply| whole(reply, this.call));
+            }
+            if let Some(fallen) = Fallen::take(&mut polled, failed) {
+                this.state.set(State::Broken { failure: Some(fallen.failure) });
             }
         }
+        this.poll_climb(cx)
     }
 }
 
 impl<F, E, W> fmt::Debug for ResponseFuture<F, E, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+// === impl CallProj ===
+
+impl<F, E, W> CallProj<'_, F, E, W> {
+    /// The way down. The failed call is gone, and settled, before a rung is tried.
+    #[cold]
+    #[inline(never)]
+    fn poll_climb(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply<Degraded<E, W>>, Failure>> {
+        if let StateProj::Broken { failure } = self.state.as_mut().project() {
+            let failure = failure.take().expect("polled after it was ready");
+            let (ladder, request) = self.call.as_ref().expect("polled after it was ready");
+            let climb = climb::begin(ladder, request, failure)?;
+            self.state.set(State::Climbing { climb });
+        }
+        let StateProj::Climbing { climb } = self.state.as_mut().project() else { return Poll::Pending };
+        let reply = ready!(climb.as_mut().poll(cx))?;
+        let (ladder, request) = self.call.take().expect("polled after it was ready");
+        let record = reply.head().degradation.clone();
+        Poll::Ready(Ok(Degraded::canned(reply, Following::new(ladder, request, record))))
     }
 }
 

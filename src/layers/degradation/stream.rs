@@ -122,7 +122,7 @@ impl Following {
         mut reply: Reply<S, W>,
         source: impl FnOnce(Watching<S, W>) -> Source<E, V>,
     ) -> Reply<Degraded<E, V>> {
-        reply.held_mut().for_each(|event| self.pass(event));
+        reply.show_held(|event| self.pass(event));
         reply.wrap(|events| Degraded { source: source(events), following: self })
     }
 
