@@ -64,6 +64,7 @@ where
 
     /// # Panics
     /// When polled after it was ready, as any future may.
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         if let StateProj::Calling { call } = this.state.as_mut().project() {
