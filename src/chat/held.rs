@@ -8,7 +8,7 @@ use crate::failure::{Attempt, Failure};
 use super::degradation::Degradation;
 use super::event::{Event, Sign};
 use super::limits::Limits;
-use super::watch::{Observer, Watch};
+use super::watch::{End, Observer, Watch};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
 /// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
@@ -88,9 +88,20 @@ impl Core {
         }
     }
 
-    /// Shows what is held to an observer that comes late.
+    /// Tells an observer what it missed.
     #[inline]
-    pub(super) fn show<O: Observer>(&self, watch: &mut Watch<O>) {
+    pub(super) fn introduce<O: Observer>(&self, watch: &mut Watch<O>) {
+        watch.meet(&self.head.limits);
+        if self.is_holding() {
+            self.show(watch);
+        }
+        if let Some(failure) = &self.failed {
+            watch.settle(End::from(failure));
+        }
+    }
+
+    #[inline]
+    fn show<O: Observer>(&self, watch: &mut Watch<O>) {
         let mut show = |event: &Event| match event {
             Event::Completed(completion) => watch.settle(completion.end()),
             event => watch.see(event.sign()),

@@ -12,7 +12,7 @@ use super::assemble::Assembler;
 use super::completion::Completion;
 use super::event::{Event, Sign};
 use super::held::{Core, Head, Held};
-use super::watch::{End, Observer, Watch, Watchers};
+use super::watch::{Observer, Watch, Watchers};
 use super::watching::{Watching, truncated};
 
 /// A reply: a head, and a stream of events that ends with [`Event::Completed`] or a failure.
@@ -78,24 +78,21 @@ impl<S, W> Reply<S, W> {
 
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
-    #[inline]
-    pub fn follow<O: Observer>(self, watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
-        let Watching { events, watch: inner, done } = self.events;
-        // Put together first, and told where it lies then: it is large, and moved once.
-        let mut reply = Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } };
-        let (core, watch) = (&reply.core, &mut reply.events.watch.1);
-        watch.meet(&core.head.limits);
-        if core.is_holding() {
-            core.show(watch);
+    #[inline(always)]
+    pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
+        self.core.introduce(&mut watch);
+        Reply {
+            core: self.core,
+            events: Watching {
+                events: self.events.events,
+                watch: (self.events.watch, watch),
+                done: self.events.done,
+            },
         }
-        if let Some(failure) = &core.failed {
-            watch.settle(End::from(failure));
-        }
-        reply
     }
 
     /// Puts the stream with its observers into another stream. What was read ahead stays in front.
-    #[inline]
+    #[inline(always)]
     pub fn wrap<T>(self, wrap: impl FnOnce(Watching<S, W>) -> T) -> Reply<T> {
         // A stream that met its end has nothing more to say, whatever it is put into.
         let done = self.events.done;
@@ -132,7 +129,7 @@ where
     ///
     /// # Errors
     /// The failure that came before any output.
-    #[inline]
+    #[inline(always)]
     pub fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         // Every layer that tries again asks, and only the first of them reads.
         if self.core.committed {

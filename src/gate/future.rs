@@ -77,12 +77,12 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Calling { call, permit } => {
-                    let answer = ready!(call.poll(cx));
-                    let permit = permit.take().expect("polled after it was ready");
-                    return Poll::Ready(match answer {
-                        Ok(response) => Ok(response.follow(permit)),
-                        Err(error) => Err(failed(error, permit)),
-                    });
+                    // Taken apart in one look: a response is large, and each name that it is given moves it.
+                    return match call.poll(cx) {
+                        Poll::Ready(Ok(response)) => Poll::Ready(Ok(response.follow(held(permit)))),
+                        Poll::Ready(Err(error)) => Poll::Ready(Err(failed(error, held(permit)))),
+                        Poll::Pending => Poll::Pending,
+                    };
                 }
                 StateProj::Admitting { line } => {
                     let (call, permit) = ready!(line.poll(cx))?;
@@ -101,6 +101,11 @@ impl<S: Service<R>, R, P: Observer> fmt::Debug for ResponseFuture<S, R, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
+}
+
+#[inline(always)]
+fn held<P: Observer>(permit: &mut Option<Watch<P>>) -> Watch<P> {
+    permit.take().expect("polled after it was ready")
 }
 
 /// Tells the permit why its call failed.

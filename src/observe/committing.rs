@@ -21,6 +21,14 @@ pin_project! {
     }
 }
 
+/// What an answer is.
+pub(crate) enum Look {
+    /// A response that has begun, or none yet.
+    Fine,
+    /// A failure, or a response that failed like this.
+    Failed(Option<Failure>),
+}
+
 /// A call that failed before its first output, and the response that said so, if one did.
 pub(crate) struct Fallen<T> {
     pub(crate) failure: Failure,
@@ -36,37 +44,51 @@ impl<F, T> Committing<F, T> {
 }
 
 impl<F, T> Committing<F, T> {
-    /// The call's answer: a failure, or the response once its first output is there or a failure before it, which is
-    /// put beside. A response is large: it is made where the caller wants it, and only looked at.
+    /// The call's answer, or the response that has begun.
     ///
     /// # Panics
     /// When polled after it was ready, as any future may.
-    #[inline]
-    pub(crate) fn poll_begun<E>(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        failed: &mut Option<Failure>,
-    ) -> Poll<Result<T, E>>
+    #[inline(always)]
+    pub(crate) fn poll_begun<E>(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>>
     where
         F: Future<Output = Result<T, E>>,
         T: Follow,
     {
-        let mut polled = match self.as_mut().project() {
+        match self.project() {
             CommittingProj::Calling { call } => call.poll(cx),
             CommittingProj::Begun { response } => poll_again(response, cx),
-        };
-        if let Poll::Ready(Ok(response)) = &mut polled {
-            match response.poll_commit(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(failure)) => *failed = Some(failure),
-                Poll::Pending => {
-                    if let Poll::Ready(Ok(response)) = std::mem::replace(&mut polled, Poll::Pending) {
-                        self.set(Self::Begun { response: Some(response) });
-                    }
-                }
-            }
         }
-        polled
+    }
+
+    /// Looks at an answer where it lies, since a response is large. One without its first output is put aside.
+    #[inline(always)]
+    pub(crate) fn look<E>(
+        self: Pin<&mut Self>,
+        polled: &mut Poll<Result<T, E>>,
+        cx: &mut Context<'_>,
+    ) -> Look
+    where
+        T: Follow,
+    {
+        match polled {
+            Poll::Pending => Look::Fine,
+            Poll::Ready(Err(_)) => Look::Failed(None),
+            Poll::Ready(Ok(response)) => match response.poll_commit(cx) {
+                Poll::Ready(Ok(())) => Look::Fine,
+                Poll::Ready(Err(failure)) => Look::Failed(Some(failure)),
+                Poll::Pending => {
+                    self.put_aside(polled);
+                    Look::Fine
+                }
+            },
+        }
+    }
+
+    #[cold]
+    fn put_aside<E>(mut self: Pin<&mut Self>, polled: &mut Poll<Result<T, E>>) {
+        if let Poll::Ready(Ok(response)) = std::mem::replace(polled, Poll::Pending) {
+            self.set(Self::Begun { response: Some(response) });
+        }
     }
 }
 
@@ -84,17 +106,9 @@ fn poll_again<T: Follow, E>(response: &mut Option<T>, cx: &mut Context<'_>) -> P
 // === impl Fallen ===
 
 impl<T> Fallen<T> {
-    /// Whether an answer is a failure, or one is beside it.
-    #[inline]
-    pub(crate) const fn is_in<E>(polled: &Poll<Result<T, E>>, failed: &Option<Failure>) -> bool {
-        failed.is_some() || matches!(polled, Poll::Ready(Err(_)))
-    }
-
-    /// Takes the failed call out of an answer, if it is one.
-    pub(crate) fn take<E: Fault>(
-        polled: &mut Poll<Result<T, E>>,
-        failed: Option<Failure>,
-    ) -> Option<Self> {
+    /// Takes the failed call out of an answer. `None` where it did not fail.
+    pub(crate) fn take<E: Fault>(polled: &mut Poll<Result<T, E>>, look: Look) -> Option<Self> {
+        let Look::Failed(failed) = look else { return None };
         match (std::mem::replace(polled, Poll::Pending), failed) {
             (Poll::Ready(Ok(response)), Some(failure)) => Some(Self { failure, response: Some(response) }),
             (Poll::Ready(Err(error)), _) => Some(Self { failure: error.into_failure(), response: None }),

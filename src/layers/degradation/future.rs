@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use crate::chat::{Ask, Degradation, Event, Level, Reply, Request, Tried, Watchers};
 use crate::event::Fact;
 use crate::failure::Failure;
-use crate::observe::{Committing, Fallen};
+use crate::observe::{Committing, Fallen, Look};
 
 use super::climb::{self, Climb};
 use super::ladder::{Ladder, Place};
@@ -67,15 +67,16 @@ where
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if let StateProj::Calling { call } = this.state.as_mut().project() {
-            let mut failed = None;
-            let mut polled = call.poll_begun(cx, &mut failed);
-            if !Fallen::is_in(&polled, &failed) {
-                return polled.map_ok(|reply| whole(reply, this.call));
+        if let StateProj::Calling { mut call } = this.state.as_mut().project() {
+            let mut polled = call.as_mut().poll_begun(cx);
+            if let look @ Look::Failed(_) = call.look(&mut polled, cx) {
+                return this.go_down(&mut polled, look, cx);
             }
-            if let Some(fallen) = Fallen::take(&mut polled, failed) {
-                this.state.set(State::Broken { failure: Some(fallen.failure) });
-            }
+            return match polled {
+                Poll::Ready(Ok(reply)) => Poll::Ready(Ok(whole(reply, this.call))),
+                Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
+                Poll::Pending => Poll::Pending,
+            };
         }
         this.poll_climb(cx)
     }
@@ -90,6 +91,20 @@ impl<F, E, W> fmt::Debug for ResponseFuture<F, E, W> {
 // === impl CallProj ===
 
 impl<F, E, W> CallProj<'_, F, E, W> {
+    #[cold]
+    #[inline(never)]
+    fn go_down(
+        &mut self,
+        polled: &mut Poll<Result<Reply<E, W>, Failure>>,
+        look: Look,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Reply<Degraded<E, W>>, Failure>> {
+        if let Some(fallen) = Fallen::take(polled, look) {
+            self.state.set(State::Broken { failure: Some(fallen.failure) });
+        }
+        self.poll_climb(cx)
+    }
+
     /// The way down. The failed call is gone, and settled, before a rung is tried.
     #[cold]
     #[inline(never)]
@@ -109,6 +124,7 @@ impl<F, E, W> CallProj<'_, F, E, W> {
 }
 
 /// The service's own reply, with a record in its head where another model answered.
+#[inline(always)]
 fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Arc<Ladder>, Request)>) -> Reply<Degraded<E, W>> {
     let (ladder, request) = call.take().expect("polled after it was ready");
     let head = reply.head_mut();
@@ -120,6 +136,7 @@ fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Arc<Ladder>, Request)>
 }
 
 /// The record of a failover beneath: it is the first rung's, though nothing of ours was tried.
+#[inline(never)]
 fn stand_in(ladder: &Ladder, request: &Request, head: &crate::chat::Head) -> Option<Box<Degradation>> {
     let model = ladder.stand_in(request, head)?;
     let quality = ladder.config.quality.fallback_model;

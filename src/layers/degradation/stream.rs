@@ -46,7 +46,7 @@ pub(super) struct Following {
 
 impl<E, W> Degraded<E, W> {
     /// The service's own reply.
-    #[inline]
+    #[inline(always)]
     pub(super) fn whole(reply: Reply<E, W>, following: Following) -> Reply<Self> {
         following.join(reply, Source::Whole)
     }
@@ -107,7 +107,7 @@ fn poll_canned(
 // === impl Following ===
 
 impl Following {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(ladder: Arc<Ladder>, request: Request, record: Option<Box<Degradation>>) -> Self {
         let gathered = Gathered::new(ladder.config.max_partial);
         let call = request.call().id;
@@ -116,7 +116,7 @@ impl Following {
     }
 
     /// Puts a reply behind it: what was read ahead is seen at once, and passes no more.
-    #[inline]
+    #[inline(always)]
     fn join<S, W, E, V>(
         mut self,
         mut reply: Reply<S, W>,

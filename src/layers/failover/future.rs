@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::chat::{Ask, Watch};
 use crate::failure::{Failure, Fault};
-use crate::observe::{Committing, Fallen, Follow};
+use crate::observe::{Committing, Fallen, Follow, Look};
 
 use super::account::Account;
 use super::layer::Lineup;
@@ -90,9 +90,9 @@ where
             let failure = failure.take().expect("polled after it was ready");
             return Poll::Ready(Err(S::Error::from(failure)));
         }
-        let mut failed = None;
-        let mut polled = this.poll_candidate(cx, &mut failed);
-        let gave_up = Fallen::is_in(&polled, &failed) && this.go_on(&mut polled, failed, cx);
+        let mut polled = this.poll_candidate(cx);
+        let look = this.look(&mut polled, cx);
+        let gave_up = matches!(look, Look::Failed(_)) && this.go_on(&mut polled, look, cx);
         match polled {
             Poll::Ready(Ok(mut response)) => {
                 if !gave_up && let Some(pass) = this.pass {
@@ -123,18 +123,23 @@ where
     R: Ask + Clone,
 {
     /// The answer of the candidate that is asked, or chosen to be.
-    #[inline]
-    fn poll_candidate(
-        &mut self,
-        cx: &mut Context<'_>,
-        failed: &mut Option<Failure>,
-    ) -> Poll<Result<S::Response, S::Error>> {
+    #[inline(always)]
+    fn poll_candidate(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Response, S::Error>> {
         if !matches!(self.state.as_mut().project(), StateProj::Calling { .. }) {
             ready!(self.poll_ask(cx))?;
         }
         match self.state.as_mut().project() {
-            StateProj::Calling { call } => call.poll_begun(cx, failed),
+            StateProj::Calling { call } => call.poll_begun(cx),
             _ => Poll::Pending,
+        }
+    }
+
+    #[inline(always)]
+    fn look(&mut self, polled: &mut Poll<Result<S::Response, S::Error>>, cx: &mut Context<'_>) -> Look {
+        match self.state.as_mut().project() {
+            StateProj::Calling { call } => call.look(polled, cx),
+            _ if matches!(polled, Poll::Ready(Err(_))) => Look::Failed(None),
+            _ => Look::Fine,
         }
     }
 
@@ -161,10 +166,10 @@ where
     fn go_on(
         &mut self,
         polled: &mut Poll<Result<S::Response, S::Error>>,
-        mut failed: Option<Failure>,
+        mut look: Look,
         cx: &mut Context<'_>,
     ) -> bool {
-        while let Some(Fallen { failure, response }) = Fallen::take(polled, failed.take()) {
+        while let Some(Fallen { failure, response }) = Fallen::take(polled, look) {
             let straight = || Box::new(Pass::straight(&self.lineup.shared, self.request.call()));
             let pass = self.pass.get_or_insert_with(straight);
             if let Err(failure) = pass.go_on(failure) {
@@ -175,7 +180,8 @@ where
             // The failed attempt is gone before the next one starts.
             self.state.set(State::Choosing);
             drop(response);
-            *polled = self.poll_candidate(cx, &mut failed);
+            *polled = self.poll_candidate(cx);
+            look = self.look(polled, cx);
         }
         false
     }

@@ -10,8 +10,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::chat::Ask;
-use crate::failure::{Failure, Fault};
-use crate::observe::{Committing, Fallen, Follow};
+use crate::failure::Fault;
+use crate::observe::{Committing, Fallen, Follow, Look};
 
 use super::again::{Again, plan, remember};
 use super::layer::Shared;
@@ -60,10 +60,10 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let mut failed = None;
-        let mut polled = this.poll_attempt(cx, &mut failed);
-        if this.again.is_some() || Fallen::is_in(&polled, &failed) {
-            this.go_on(&mut polled, failed, cx);
+        let mut polled = this.poll_attempt(cx);
+        let look = this.look(&mut polled, cx);
+        if this.again.is_some() || matches!(look, Look::Failed(_)) {
+            this.go_on(&mut polled, look, cx);
         }
         polled
     }
@@ -85,12 +85,8 @@ where
     R: Ask + Clone,
 {
     /// The answer of the attempt that runs, or of the next one once its wait is over.
-    #[inline]
-    fn poll_attempt(
-        &mut self,
-        cx: &mut Context<'_>,
-        failed: &mut Option<Failure>,
-    ) -> Poll<Result<S::Response, S::Error>> {
+    #[inline(always)]
+    fn poll_attempt(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Response, S::Error>> {
         if let StateProj::Between = self.state.as_mut().project() {
             let again = self.again.as_mut().expect("made before the state is entered");
             match ready!(again.poll_call(self.shared, self.request, cx)) {
@@ -99,8 +95,17 @@ where
             }
         }
         match self.state.as_mut().project() {
-            StateProj::Calling { call } => call.poll_begun(cx, failed),
+            StateProj::Calling { call } => call.poll_begun(cx),
             StateProj::Between => Poll::Pending,
+        }
+    }
+
+    #[inline(always)]
+    fn look(&mut self, polled: &mut Poll<Result<S::Response, S::Error>>, cx: &mut Context<'_>) -> Look {
+        match self.state.as_mut().project() {
+            StateProj::Calling { call } => call.look(polled, cx),
+            StateProj::Between if matches!(polled, Poll::Ready(Err(_))) => Look::Failed(None),
+            StateProj::Between => Look::Fine,
         }
     }
 
@@ -110,10 +115,10 @@ where
     fn go_on(
         &mut self,
         polled: &mut Poll<Result<S::Response, S::Error>>,
-        mut failed: Option<Failure>,
+        mut look: Look,
         cx: &mut Context<'_>,
     ) {
-        while let Some(Fallen { failure, response }) = Fallen::take(polled, failed.take()) {
+        while let Some(Fallen { failure, response }) = Fallen::take(polled, look) {
             if let Err(failure) = plan(self.shared, self.request, self.again, failure) {
                 *polled = Poll::Ready(Fallen::give_up(response, failure));
                 return;
@@ -121,7 +126,8 @@ where
             // The failed attempt is gone before the next one starts.
             self.state.set(State::Between);
             drop(response);
-            *polled = self.poll_attempt(cx, &mut failed);
+            *polled = self.poll_attempt(cx);
+            look = self.look(polled, cx);
         }
         if let Poll::Ready(Ok(response)) = polled {
             remember(response, self.again);

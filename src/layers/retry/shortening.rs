@@ -76,10 +76,10 @@ where
         let mut this = self.project();
         loop {
             let fallen = match this.state.as_mut().project() {
-                StateProj::Calling { call } => {
-                    let mut failed = None;
-                    let mut polled = call.poll_begun(cx, &mut failed);
-                    let Some(fallen) = Fallen::take(&mut polled, failed) else { return polled };
+                StateProj::Calling { mut call } => {
+                    let mut polled = call.as_mut().poll_begun(cx);
+                    let look = call.look(&mut polled, cx);
+                    let Some(fallen) = Fallen::take(&mut polled, look) else { return polled };
                     fallen
                 }
                 StateProj::Shortening { smaller, before } => {
