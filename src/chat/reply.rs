@@ -79,16 +79,11 @@ impl<S, W> Reply<S, W> {
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
     #[inline(always)]
-    pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
-        self.core.introduce(&mut watch);
-        Reply {
-            core: self.core,
-            events: Watching {
-                events: self.events.events,
-                watch: (self.events.watch, watch),
-                done: self.events.done,
-            },
-        }
+    pub fn follow<O: Observer>(self, watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
+        let Self { core, events: Watching { events, watch: inner, done } } = self;
+        let mut reply = Reply { core, events: Watching { events, watch: (inner, watch), done } };
+        reply.core.introduce(&mut reply.events.watch.1);
+        reply
     }
 
     /// Puts the stream with its observers into another stream. What was read ahead stays in front.
