@@ -94,13 +94,13 @@ impl<S, W> Reply<S, W> {
         Reply { core: self.core, events: Watching { events: wrap(self.events), watch: (), done } }
     }
 
-    /// Shows what was read ahead to whoever puts a stream around it that is to see every event.
+    /// Shows what was read ahead to a stream that was put around it and is to see every event.
     #[inline]
-    pub(crate) fn show_held(&mut self, mut see: impl FnMut(&mut Event)) {
+    pub(crate) fn show_held(&mut self, see: impl Fn(&mut S, &mut Event)) {
         if let Some(first) = &mut self.core.first {
-            see(first);
+            see(&mut self.events.events, first);
             if !self.core.more.is_empty() {
-                self.core.more.iter_mut().for_each(see);
+                self.core.more.iter_mut().for_each(|event| see(&mut self.events.events, event));
             }
         }
     }

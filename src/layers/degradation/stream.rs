@@ -48,12 +48,24 @@ impl<E, W> Degraded<E, W> {
     /// The service's own reply.
     #[inline(always)]
     pub(super) fn whole(reply: Reply<E, W>, following: Following) -> Reply<Self> {
-        following.join(reply, Source::Whole)
+        let mut reply = reply.wrap(|events| Self { source: Source::Whole(events), following });
+        reply.show_held(Self::pass);
+        reply
     }
 
     /// A rung's reply.
     pub(super) fn canned(reply: Reply<BoxEvents>, following: Following) -> Reply<Self> {
-        following.join(reply, Source::Canned)
+        let mut reply = reply.wrap(|events| Self { source: Source::Canned(events), following });
+        reply.show_held(Self::pass);
+        reply
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, event: &mut Event) {
+        match event {
+            Event::Completed(completion) => self.following.complete(completion),
+            event => self.following.gathered.push(event),
+        }
     }
 }
 
@@ -74,7 +86,7 @@ where
             Source::Gone => return Poll::Ready(None),
         };
         match &mut polled {
-            Poll::Ready(Some(Ok(event))) => this.following.pass(event),
+            Poll::Ready(Some(Ok(event))) => this.pass(event),
             Poll::Ready(Some(Err(failure))) => {
                 // The dead stream is gone, and settled, before anything is made of it.
                 this.source = Source::Gone;
@@ -113,25 +125,6 @@ impl Following {
         let call = request.call().id;
         let request = ladder.learns.then(|| Box::new(request));
         Self { ladder, call, request, record, gathered }
-    }
-
-    /// Puts a reply behind it: what was read ahead is seen at once, and passes no more.
-    #[inline(always)]
-    fn join<S, W, E, V>(
-        mut self,
-        mut reply: Reply<S, W>,
-        source: impl FnOnce(Watching<S, W>) -> Source<E, V>,
-    ) -> Reply<Degraded<E, V>> {
-        reply.show_held(|event| self.pass(event));
-        reply.wrap(|events| Degraded { source: source(events), following: self })
-    }
-
-    #[inline(always)]
-    fn pass(&mut self, event: &mut Event) {
-        match event {
-            Event::Completed(completion) => self.complete(completion),
-            event => self.gathered.push(event),
-        }
     }
 
     /// Puts the record into the last event; a whole answer is told to whoever keeps them.
