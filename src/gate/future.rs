@@ -46,8 +46,9 @@ struct Line<S, R, P: Observer> {
 // === impl ResponseFuture ===
 
 impl<S: Service<R>, R, P: Observer> ResponseFuture<S, R, P> {
-    pub(super) const fn calling(call: S::Future, permit: Watch<P>) -> Self {
-        Self { state: State::Calling { call, permit: Some(permit) } }
+    #[inline(always)]
+    pub(super) fn calling(call: S::Future, permit: Watch<P>) -> Self {
+        Self { state: State::calling(call, permit) }
     }
 
     pub(super) const fn refused(failure: Failure) -> Self {
@@ -58,6 +59,14 @@ impl<S: Service<R>, R, P: Observer> ResponseFuture<S, R, P> {
     pub(super) fn waiting(wait: Waiting<P>, service: S, request: R) -> Self {
         let line = Line { wait: Some(wait), permit: None, service, request: Some(request) };
         Self { state: State::Admitting { line: Box::new(line) } }
+    }
+}
+
+impl<S: Service<R>, R, P: Observer> State<S, R, P> {
+    /// A call of its own, so that what is large is moved to its place, and not there by way of another.
+    #[inline(never)]
+    fn calling(call: S::Future, permit: Watch<P>) -> Self {
+        Self::Calling { call, permit: Some(permit) }
     }
 }
 
