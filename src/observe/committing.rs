@@ -62,11 +62,7 @@ impl<F, T> Committing<F, T> {
 
     /// Looks at an answer where it lies, since a response is large. One without its first output is put aside.
     #[inline(always)]
-    pub(crate) fn look<E>(
-        self: Pin<&mut Self>,
-        polled: &mut Poll<Result<T, E>>,
-        cx: &mut Context<'_>,
-    ) -> Look
+    pub(crate) fn look<E>(self: Pin<&mut Self>, polled: &mut Poll<Result<T, E>>, cx: &mut Context<'_>) -> Look
     where
         T: Follow,
     {

@@ -181,6 +181,9 @@ impl SoFar {
 
 #[cfg(test)]
 mod tests {
+    use crate::chat::{Content, Message, Reset, ToolCallStart, Usage};
+    use crate::failure::{Code, Failure};
+
     use super::*;
 
     /// Scenario: text up to the limit, and one byte beyond it.
@@ -199,5 +202,73 @@ mod tests {
         let mut off = Gathered::new(None);
         off.push(&Event::text(0, "a"));
         assert!(off.take().is_none());
+    }
+
+    /// What the fold of a whole answer makes of the events from the first output on.
+    fn folded<'a>(events: impl Iterator<Item = &'a Event>) -> (Message, Option<Usage>) {
+        let mut whole = Assembler::new();
+        events
+            .skip_while(|event| !matches!(event.sign(), Sign::Output(_)))
+            .for_each(|event| whole.push(event));
+        let usage = whole.usage();
+        (whole.partial(), usage)
+    }
+
+    fn gathered(events: &[Event]) -> (Message, Option<Usage>) {
+        let mut gathered = Gathered::new(Some(64));
+        events.iter().for_each(|event| gathered.push(event));
+        let whole = gathered.take().unwrap_or_default();
+        let usage = whole.usage();
+        (whole.partial(), usage)
+    }
+
+    /// Every sequence of up to four events of these kinds.
+    fn sequences() -> Vec<Vec<Event>> {
+        let kinds = [
+            Event::text(0, "a"),
+            Event::text(1, "b"),
+            Event::text(0, ""),
+            Event::Reasoning { index: 0, text: "r".into() },
+            Event::ToolCall { index: 1, start: Box::new(ToolCallStart::new("1", "search")) },
+            Event::Closed { index: 0, part: None },
+            Event::Closed { index: 0, part: Some(Box::new(Content::Text("whole".into()).into())) },
+            Event::Usage(Box::default()),
+            Event::Reset(Box::new(Reset::after(Failure::new(Code::Server, "scripted")))),
+        ];
+        let mut all = vec![Vec::new()];
+        let mut last = all.clone();
+        for _ in 0..4 {
+            let longer = |events: &Vec<Event>, kind: &Event| [&events[..], &[kind.clone()]].concat();
+            last = last.iter().flat_map(|events| kinds.iter().map(|kind| longer(events, kind))).collect();
+            all.extend_from_slice(&last);
+        }
+        all
+    }
+
+    /// Scenario: every sequence of up to four events, gathered and folded.
+    /// Expected: both MUST make the same of it.
+    #[test]
+    fn gathering_is_the_fold_of_a_whole_answer() {
+        for events in sequences() {
+            assert_eq!(gathered(&events), folded(events.iter()), "{events:?}");
+        }
+    }
+
+    /// Scenario: the same beside a fold that takes no notice of closed blocks, as a run that forgot them would.
+    /// Expected: some sequence MUST tell them apart.
+    #[test]
+    fn a_fold_that_forgets_closes_is_told_apart() {
+        let open = |event: &&Event| !matches!(event, Event::Closed { part: None, .. });
+        assert!(sequences().iter().any(|events| gathered(events) != folded(events.iter().filter(open))));
+    }
+
+    /// Scenario: an answer breaks off, and another one on the same thread after it.
+    /// Expected: nothing of the first MUST be in the second.
+    #[test]
+    fn an_answer_finds_nothing_of_the_one_before() {
+        let mut first = Gathered::new(Some(64));
+        first.push(&Event::text(0, "secret"));
+        drop(first);
+        assert_eq!(gathered(&[Event::text(1, "b")]).0.to_text(), "b");
     }
 }
