@@ -8,6 +8,7 @@ use crate::failure::{Attempt, Failure};
 use super::degradation::Degradation;
 use super::event::{Event, Sign};
 use super::limits::Limits;
+use super::watch::{End, Observer, Watch};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
 /// than half a dozen of others (a dozen with their frames): beyond this the reply is taken as begun.
@@ -38,13 +39,6 @@ pub struct Head {
 #[derive(Debug, Default)]
 pub struct Held(pub(super) Box<Core>);
 
-/// What was read ahead, taken out of a reply.
-#[derive(Debug, Default)]
-pub(crate) struct Ahead {
-    first: Option<Event>,
-    more: VecDeque<Event>,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Core {
     pub(super) head: Head,
@@ -73,17 +67,6 @@ impl Head {
     }
 }
 
-// === impl Ahead ===
-
-impl Ahead {
-    /// The next event of it.
-    pub(crate) fn next(&mut self) -> Option<Event> {
-        let event = self.first.take()?;
-        self.first = self.more.pop_front();
-        Some(event)
-    }
-}
-
 // === impl Core ===
 
 impl Core {
@@ -105,6 +88,30 @@ impl Core {
         }
     }
 
+    /// Tells an observer what it missed.
+    #[inline]
+    pub(super) fn introduce<O: Observer>(&self, watch: &mut Watch<O>) {
+        watch.meet(&self.head.limits);
+        if self.is_holding() {
+            self.show(watch);
+        }
+        if let Some(failure) = &self.failed {
+            watch.settle(End::from(failure));
+        }
+    }
+
+    #[inline]
+    fn show<O: Observer>(&self, watch: &mut Watch<O>) {
+        let mut show = |event: &Event| match event {
+            Event::Completed(completion) => watch.settle(completion.end()),
+            event => watch.see(event.sign()),
+        };
+        self.first.iter().for_each(&mut show);
+        if !self.more.is_empty() {
+            self.more.iter().for_each(show);
+        }
+    }
+
     /// What came before the first output, or is the first output.
     pub(super) fn begin(&mut self, item: &Result<Event, Failure>) {
         match item {
@@ -119,10 +126,6 @@ impl Core {
     #[inline]
     pub(super) const fn is_holding(&self) -> bool {
         self.first.is_some()
-    }
-
-    pub(super) fn take_ahead(&mut self) -> Ahead {
-        Ahead { first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
 
     pub(super) fn next_held(&mut self) -> Option<Event> {

@@ -34,7 +34,6 @@ pub use degradation::{Degradation, Kept, Level, Ticket, Tried};
 pub use estimate::CountTokens;
 pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
-pub(crate) use held::Ahead;
 pub use held::{Head, Held};
 pub use limits::{Dimension, Limits, Window};
 pub use message::{

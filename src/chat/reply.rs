@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use super::assemble::Assembler;
 use super::completion::Completion;
 use super::event::{Event, Sign};
-use super::held::{Ahead, Core, Head, Held};
-use super::watch::{End, Observer, Watch, Watchers};
+use super::held::{Core, Head, Held};
+use super::watch::{Observer, Watch, Watchers};
 use super::watching::{Watching, truncated};
 
 /// A reply: a head, and a stream of events that ends with [`Event::Completed`] or a failure.
@@ -78,33 +78,31 @@ impl<S, W> Reply<S, W> {
 
     /// Puts one more observer beside the stream. What was read ahead is shown to it first; a failure that was met
     /// there settles it at once.
-    #[inline]
-    pub fn follow<O: Observer>(self, mut watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
-        watch.meet(&self.core.head.limits);
-        for event in self.core.first.iter().chain(&self.core.more) {
-            match event {
-                Event::Completed(completion) => watch.settle(completion.end()),
-                event => watch.see(event.sign()),
-            }
-        }
-        if let Some(failure) = &self.core.failed {
-            watch.settle(End::from(failure));
-        }
-        let Watching { events, watch: inner, done } = self.events;
-        Reply { core: self.core, events: Watching { events, watch: (inner, watch), done } }
+    #[inline(always)]
+    pub fn follow<O: Observer>(self, watch: Watch<O>) -> Reply<S, (W, Watch<O>)> {
+        let Self { core, events: Watching { events, watch: inner, done } } = self;
+        let mut reply = Reply { core, events: Watching { events, watch: (inner, watch), done } };
+        reply.core.introduce(&mut reply.events.watch.1);
+        reply
     }
 
     /// Puts the stream with its observers into another stream. What was read ahead stays in front.
-    #[inline]
+    #[inline(always)]
     pub fn wrap<T>(self, wrap: impl FnOnce(Watching<S, W>) -> T) -> Reply<T> {
-        let (held, events) = self.split();
-        Reply::join(held, wrap(events))
+        // A stream that met its end has nothing more to say, whatever it is put into.
+        let done = self.events.done;
+        Reply { core: self.core, events: Watching { events: wrap(self.events), watch: (), done } }
     }
 
-    /// Puts the stream into another one that is to see every event: what was read ahead goes into it, too.
-    pub(crate) fn wrap_whole<T>(mut self, wrap: impl FnOnce(Ahead, Watching<S, W>) -> T) -> Reply<T> {
-        let ahead = self.core.take_ahead();
-        self.wrap(|events| wrap(ahead, events))
+    /// Shows what was read ahead to a stream that was put around it and is to see every event.
+    #[inline]
+    pub(crate) fn show_held(&mut self, see: impl Fn(&mut S, &mut Event)) {
+        if let Some(first) = &mut self.core.first {
+            see(&mut self.events.events, first);
+            if !self.core.more.is_empty() {
+                self.core.more.iter_mut().for_each(|event| see(&mut self.events.events, event));
+            }
+        }
     }
 
     /// Takes the head and what was read ahead from the stream.
@@ -126,7 +124,16 @@ where
     ///
     /// # Errors
     /// The failure that came before any output.
+    #[inline(always)]
     pub fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        // Every layer that tries again asks, and only the first of them reads.
+        if self.core.committed {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_first(cx)
+    }
+
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.core.committed && !self.events.done {
             match ready!(self.poll_beginning(cx)) {
                 Some(Ok(event)) => {

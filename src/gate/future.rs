@@ -46,8 +46,9 @@ struct Line<S, R, P: Observer> {
 // === impl ResponseFuture ===
 
 impl<S: Service<R>, R, P: Observer> ResponseFuture<S, R, P> {
-    pub(super) const fn calling(call: S::Future, permit: Watch<P>) -> Self {
-        Self { state: State::Calling { call, permit: Some(permit) } }
+    #[inline(always)]
+    pub(super) fn calling(call: S::Future, permit: Watch<P>) -> Self {
+        Self { state: State::calling(call, permit) }
     }
 
     pub(super) const fn refused(failure: Failure) -> Self {
@@ -58,6 +59,14 @@ impl<S: Service<R>, R, P: Observer> ResponseFuture<S, R, P> {
     pub(super) fn waiting(wait: Waiting<P>, service: S, request: R) -> Self {
         let line = Line { wait: Some(wait), permit: None, service, request: Some(request) };
         Self { state: State::Admitting { line: Box::new(line) } }
+    }
+}
+
+impl<S: Service<R>, R, P: Observer> State<S, R, P> {
+    /// A call of its own, so that what is large is moved to its place, and not there by way of another.
+    #[inline(never)]
+    fn calling(call: S::Future, permit: Watch<P>) -> Self {
+        Self::Calling { call, permit: Some(permit) }
     }
 }
 
@@ -77,12 +86,12 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Calling { call, permit } => {
-                    let answer = ready!(call.poll(cx));
-                    let permit = permit.take().expect("polled after it was ready");
-                    return Poll::Ready(match answer {
-                        Ok(response) => Ok(response.follow(permit)),
-                        Err(error) => Err(failed(error, permit)),
-                    });
+                    // Taken apart in one look: a response is large, and each name that it is given moves it.
+                    return match call.poll(cx) {
+                        Poll::Ready(Ok(response)) => Poll::Ready(Ok(response.follow(held(permit)))),
+                        Poll::Ready(Err(error)) => Poll::Ready(Err(failed(error, held(permit)))),
+                        Poll::Pending => Poll::Pending,
+                    };
                 }
                 StateProj::Admitting { line } => {
                     let (call, permit) = ready!(line.poll(cx))?;
@@ -101,6 +110,11 @@ impl<S: Service<R>, R, P: Observer> fmt::Debug for ResponseFuture<S, R, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
+}
+
+#[inline(always)]
+fn held<P: Observer>(permit: &mut Option<Watch<P>>) -> Watch<P> {
+    permit.take().expect("polled after it was ready")
 }
 
 /// Tells the permit why its call failed.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
@@ -21,6 +21,14 @@ pin_project! {
     }
 }
 
+/// What an answer is.
+pub(crate) enum Look {
+    /// A response that has begun, or none yet.
+    Fine,
+    /// A failure, or a response that failed like this.
+    Failed(Option<Failure>),
+}
+
 /// A call that failed before its first output, and the response that said so, if one did.
 pub(crate) struct Fallen<T> {
     pub(crate) failure: Failure,
@@ -35,51 +43,76 @@ impl<F, T> Committing<F, T> {
     }
 }
 
-impl<F, T, E> Future for Committing<F, T>
-where
-    F: Future<Output = Result<T, E>>,
-    T: Follow,
-    E: Fault,
-{
-    type Output = Result<T, Fallen<T>>;
-
+impl<F, T> Committing<F, T> {
+    /// The call's answer, or the response that has begun.
+    ///
     /// # Panics
     /// When polled after it was ready, as any future may.
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.as_mut().project() {
-            // A response that has begun is handed on where it lies.
-            CommittingProj::Calling { call } => match ready!(call.poll(cx)) {
-                Ok(mut response) => match response.poll_commit(cx) {
-                    Poll::Ready(Ok(())) => Poll::Ready(Ok(response)),
-                    Poll::Ready(Err(failure)) => {
-                        Poll::Ready(Err(Fallen { failure, response: Some(response) }))
-                    }
-                    Poll::Pending => {
-                        self.set(Self::Begun { response: Some(response) });
-                        Poll::Pending
-                    }
-                },
-                Err(error) => Poll::Ready(Err(Fallen::before(error))),
-            },
-            CommittingProj::Begun { response } => {
-                let committed = ready!(response.as_mut().expect("polled after it was ready").poll_commit(cx));
-                let response = response.take().expect("it was there a line above");
-                Poll::Ready(match committed {
-                    Ok(()) => Ok(response),
-                    Err(failure) => Err(Fallen { failure, response: Some(response) }),
-                })
-            }
+    #[inline(always)]
+    pub(crate) fn poll_begun<E>(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>>
+    where
+        F: Future<Output = Result<T, E>>,
+        T: Follow,
+    {
+        match self.project() {
+            CommittingProj::Calling { call } => call.poll(cx),
+            CommittingProj::Begun { response } => poll_again(response, cx),
         }
     }
+
+    /// Looks at an answer where it lies, since a response is large. One without its first output is put aside.
+    #[inline(always)]
+    pub(crate) fn look<E>(self: Pin<&mut Self>, polled: &mut Poll<Result<T, E>>, cx: &mut Context<'_>) -> Look
+    where
+        T: Follow,
+    {
+        match polled {
+            Poll::Pending => Look::Fine,
+            Poll::Ready(Err(_)) => Look::Failed(None),
+            Poll::Ready(Ok(response)) => match response.poll_commit(cx) {
+                Poll::Ready(Ok(())) => Look::Fine,
+                Poll::Ready(Err(failure)) => Look::Failed(Some(failure)),
+                Poll::Pending => {
+                    self.put_aside(polled);
+                    Look::Fine
+                }
+            },
+        }
+    }
+
+    #[cold]
+    fn put_aside<E>(mut self: Pin<&mut Self>, polled: &mut Poll<Result<T, E>>) {
+        if let Poll::Ready(Ok(response)) = std::mem::replace(polled, Poll::Pending) {
+            self.set(Self::Begun { response: Some(response) });
+        }
+    }
+}
+
+/// A response that has begun leaves its place when it is committed.
+#[cold]
+fn poll_again<T: Follow, E>(response: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+    let held = response.as_mut().expect("polled after it was ready");
+    // It gives the same answer when it is asked again.
+    if held.poll_commit(cx).is_pending() {
+        return Poll::Pending;
+    }
+    Poll::Ready(Ok(response.take().expect("it was there a line above")))
 }
 
 // === impl Fallen ===
 
 impl<T> Fallen<T> {
-    /// A call that never came to a response.
-    pub(crate) fn before<E: Fault>(error: E) -> Self {
-        Self { failure: error.into_failure(), response: None }
+    /// Takes the failed call out of an answer. `None` where it did not fail.
+    pub(crate) fn take<E: Fault>(polled: &mut Poll<Result<T, E>>, look: Look) -> Option<Self> {
+        let Look::Failed(failed) = look else { return None };
+        match (std::mem::replace(polled, Poll::Pending), failed) {
+            (Poll::Ready(Ok(response)), Some(failure)) => Some(Self { failure, response: Some(response) }),
+            (Poll::Ready(Err(error)), _) => Some(Self { failure: error.into_failure(), response: None }),
+            (fine, _) => {
+                *polled = fine;
+                None
+            }
+        }
     }
 
     /// What goes up when nobody tries again, the failure being this one.

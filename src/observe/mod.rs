@@ -25,7 +25,7 @@ use crate::failure::{Attempt, Failure};
 pub use crate::chat::{End, Observer, Outcome, Sign, Watch, Watchers};
 pub(crate) use body::sign_of;
 pub use body::{Watched, failure_of};
-pub(crate) use committing::{Committing, Fallen};
+pub(crate) use committing::{Committing, Fallen, Look};
 pub use plain::Plain;
 
 /// A response that can be followed to its end.
@@ -68,11 +68,12 @@ where
 {
     type Followed<O: Observer> = Reply<S, (W, Watch<O>)>;
 
-    #[inline]
+    #[inline(always)]
     fn follow<O: Observer>(self, watch: Watch<O>) -> Self::Followed<O> {
         Self::follow(self, watch)
     }
 
+    #[inline(always)]
     fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         Self::poll_commit(self, cx)
     }

@@ -11,7 +11,8 @@ use pin_project_lite::pin_project;
 
 use crate::chat::{Ask, Degradation, Event, Level, Reply, Request, Tried, Watchers};
 use crate::event::Fact;
-use crate::failure::{Failure, Fault};
+use crate::failure::Failure;
+use crate::observe::{Committing, Fallen, Look};
 
 use super::climb::{self, Climb};
 use super::ladder::{Ladder, Place};
@@ -19,6 +20,7 @@ use super::stream::{Degraded, Following};
 
 pin_project! {
     /// A call, and the way down if it fails before its first output.
+    #[project = CallProj]
     pub struct ResponseFuture<F, E, W> {
         // What the stream needs, taken when it begins.
         call: Option<(Arc<Ladder>, Request)>,
@@ -30,10 +32,8 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<F, E, W> {
-        // => Committing | Climbing | done
-        Calling { #[pin] call: F },
-        // => Climbing | done
-        Committing { reply: Option<Reply<E, W>> },
+        // => Broken | done
+        Calling { #[pin] call: Committing<F, Reply<E, W>> },
         // => done
         Climbing { climb: Climb },
         // => Climbing | done
@@ -45,7 +45,7 @@ pin_project! {
 
 impl<F, E, W> ResponseFuture<F, E, W> {
     pub(super) const fn calling(ladder: Arc<Ladder>, request: Request, call: F) -> Self {
-        Self { call: Some((ladder, request)), state: State::Calling { call } }
+        Self { call: Some((ladder, request)), state: State::Calling { call: Committing::new(call) } }
     }
 
     #[cold]
@@ -64,53 +64,21 @@ where
 
     /// # Panics
     /// When polled after it was ready, as any future may.
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        loop {
-            let failure = match this.state.as_mut().project() {
-                StateProj::Calling { call } => match ready!(call.poll(cx)) {
-                    Ok(mut reply) => match reply.poll_commit(cx) {
-                        Poll::Ready(Ok(())) => return Poll::Ready(Ok(whole(reply, this.call))),
-                        Poll::Ready(Err(failure)) => failure,
-                        Poll::Pending => {
-                            this.state.set(State::Committing { reply: Some(reply) });
-                            return Poll::Pending;
-                        }
-                    },
-                    Err(error) => error.into_failure(),
-                },
-                StateProj::Committing { reply } => {
-                    let held = reply.as_mut().expect("polled after it was ready");
-                    match ready!(held.poll_commit(cx)) {
-                        Ok(()) => {
-                            let reply = reply.take().expect("it was there above");
-                            return Poll::Ready(Ok(whole(reply, this.call)));
-                        }
-                        Err(failure) => failure,
-                    }
-                }
-                StateProj::Climbing { climb } => {
-                    let reply = ready!(climb.as_mut().poll(cx))?;
-                    let (ladder, request) = this.call.take().expect("polled after it was ready");
-                    let record = reply.head().degradation.clone();
-                    let following = Following::new(ladder, request, record);
-                    return Poll::Ready(Ok(
-                        reply.wrap_whole(|ahead, events| Degraded::canned(ahead, events, following))
-                    ));
-                }
-                StateProj::Broken { failure } => failure.take().expect("polled after it was ready"),
-            };
-            let (ladder, request) = this.call.as_ref().expect("polled after it was ready");
-            let climb = climb::begin(ladder, request, failure);
-            match climb {
-                // The failed call is gone, and settled, before a rung is tried.
-                Ok(climb) => this.state.set(State::Climbing { climb }),
-                Err(failure) => {
-                    this.state.set(State::Broken { failure: None });
-                    return Poll::Ready(Err(failure));
-                }
+        if let StateProj::Calling { mut call } = this.state.as_mut().project() {
+            let mut polled = call.as_mut().poll_begun(cx);
+            if let look @ Look::Failed(_) = call.look(&mut polled, cx) {
+                return this.go_down(&mut polled, look, cx);
             }
+            return match polled {
+                Poll::Ready(Ok(reply)) => Poll::Ready(Ok(whole(reply, this.call))),
+                Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
+                Poll::Pending => Poll::Pending,
+            };
         }
+        this.poll_climb(cx)
     }
 }
 
@@ -120,7 +88,43 @@ impl<F, E, W> fmt::Debug for ResponseFuture<F, E, W> {
     }
 }
 
+// === impl CallProj ===
+
+impl<F, E, W> CallProj<'_, F, E, W> {
+    #[cold]
+    #[inline(never)]
+    fn go_down(
+        &mut self,
+        polled: &mut Poll<Result<Reply<E, W>, Failure>>,
+        look: Look,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Reply<Degraded<E, W>>, Failure>> {
+        if let Some(fallen) = Fallen::take(polled, look) {
+            self.state.set(State::Broken { failure: Some(fallen.failure) });
+        }
+        self.poll_climb(cx)
+    }
+
+    /// The way down. The failed call is gone, and settled, before a rung is tried.
+    #[cold]
+    #[inline(never)]
+    fn poll_climb(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply<Degraded<E, W>>, Failure>> {
+        if let StateProj::Broken { failure } = self.state.as_mut().project() {
+            let failure = failure.take().expect("polled after it was ready");
+            let (ladder, request) = self.call.as_ref().expect("polled after it was ready");
+            let climb = climb::begin(ladder, request, failure)?;
+            self.state.set(State::Climbing { climb });
+        }
+        let StateProj::Climbing { climb } = self.state.as_mut().project() else { return Poll::Pending };
+        let reply = ready!(climb.as_mut().poll(cx))?;
+        let (ladder, request) = self.call.take().expect("polled after it was ready");
+        let record = reply.head().degradation.clone();
+        Poll::Ready(Ok(Degraded::canned(reply, Following::new(ladder, request, record))))
+    }
+}
+
 /// The service's own reply, with a record in its head where another model answered.
+#[inline(always)]
 fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Arc<Ladder>, Request)>) -> Reply<Degraded<E, W>> {
     let (ladder, request) = call.take().expect("polled after it was ready");
     let head = reply.head_mut();
@@ -128,11 +132,11 @@ fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Arc<Ladder>, Request)>
         head.degradation = stand_in(&ladder, &request, head);
     }
     let record = head.degradation.clone();
-    let following = Following::new(ladder, request, record);
-    reply.wrap_whole(|ahead, events| Degraded::whole(ahead, events, following))
+    Degraded::whole(reply, Following::new(ladder, request, record))
 }
 
 /// The record of a failover beneath: it is the first rung's, though nothing of ours was tried.
+#[inline(never)]
 fn stand_in(ladder: &Ladder, request: &Request, head: &crate::chat::Head) -> Option<Box<Degradation>> {
     let model = ladder.stand_in(request, head)?;
     let quality = ladder.config.quality.fallback_model;

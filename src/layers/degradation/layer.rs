@@ -228,6 +228,7 @@ where
         Poll::Ready(Ok(()))
     }
 
+    #[inline(always)]
     fn call(&mut self, request: Request) -> Self::Future {
         let ladder = Arc::clone(&self.ladder);
         match self.broken.take() {

@@ -1,6 +1,6 @@
 //! The fifth rung: what came before the stream broke.
 
-use crate::chat::{Ask, Completion, Content, Degradation, Event, Level, Message, Stop, Tried};
+use crate::chat::{Completion, Content, Degradation, Event, Level, Message, Stop, Tried};
 use crate::event::Fact;
 use crate::failure::Failure;
 
@@ -31,7 +31,7 @@ pub(super) fn partial(following: &mut Following, failure: &Failure) -> Option<Ev
     };
     let record = complete(record, following.ladder.config.quality.partial_result, failure);
     following.ladder.partial.count(true);
-    let (call, facts) = (following.request.call().id, &following.ladder.facts);
+    let (call, facts) = (following.call, &following.ladder.facts);
     facts.emit(&Fact::Rung { call, rung, failure: None });
     facts.emit(&Fact::Degraded { call, rung, quality: record.quality_estimate, failure });
     let mut completion = Completion::new(message, Stop::Other(STOP.into()), usage);

@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::chat::{Ahead, BoxEvents, Completion, Degradation, Event, Request, Watchers, Watching};
+use crate::chat::{
+    Ask, BoxEvents, CallId, Completion, Degradation, Event, Reply, Request, Watchers, Watching,
+};
 use crate::failure::Failure;
 
 use super::gathered::Gathered;
@@ -16,8 +18,6 @@ use super::partial::partial;
 
 /// A reply's stream: the service's own, or that of a rung. Where it breaks after output, what came is made an answer.
 pub struct Degraded<E, W = ()> {
-    /// What was read ahead.
-    ahead: Ahead,
     source: Source<E, W>,
     following: Following,
 }
@@ -31,10 +31,12 @@ enum Source<E, W> {
     Gone,
 }
 
-/// What is kept beside a stream for its end.
+/// What is kept beside a stream for its end. It moves with the reply, so what few answers need is boxed.
 pub(super) struct Following {
     pub(super) ladder: Arc<Ladder>,
-    pub(super) request: Request,
+    pub(super) call: CallId,
+    /// The request, where its answer is to be kept.
+    request: Option<Box<Request>>,
     /// What it lacks already.
     pub(super) record: Option<Box<Degradation>>,
     pub(super) gathered: Gathered,
@@ -43,12 +45,27 @@ pub(super) struct Following {
 // === impl Degraded ===
 
 impl<E, W> Degraded<E, W> {
-    pub(super) const fn whole(ahead: Ahead, events: Watching<E, W>, following: Following) -> Self {
-        Self { ahead, source: Source::Whole(events), following }
+    /// The service's own reply.
+    #[inline(always)]
+    pub(super) fn whole(reply: Reply<E, W>, following: Following) -> Reply<Self> {
+        let mut reply = reply.wrap(|events| Self { source: Source::Whole(events), following });
+        reply.show_held(Self::pass);
+        reply
     }
 
-    pub(super) const fn canned(ahead: Ahead, events: Watching<BoxEvents>, following: Following) -> Self {
-        Self { ahead, source: Source::Canned(events), following }
+    /// A rung's reply.
+    pub(super) fn canned(reply: Reply<BoxEvents>, following: Following) -> Reply<Self> {
+        let mut reply = reply.wrap(|events| Self { source: Source::Canned(events), following });
+        reply.show_held(Self::pass);
+        reply
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, event: &mut Event) {
+        match event {
+            Event::Completed(completion) => self.following.complete(completion),
+            event => self.following.gathered.push(event),
+        }
     }
 }
 
@@ -59,20 +76,17 @@ where
 {
     type Item = Result<Event, Failure>;
 
+    #[inline(always)]
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         // One value from the stream to the caller, looked at on the way: moves of it are what a chunk costs.
-        let mut polled = match this.ahead.next() {
-            Some(event) => Poll::Ready(Some(Ok(event))),
-            None => match &mut this.source {
-                Source::Whole(events) => Pin::new(events).poll_next(cx),
-                Source::Canned(events) => Pin::new(events).poll_next(cx),
-                Source::Gone => return Poll::Ready(None),
-            },
+        let mut polled = match &mut this.source {
+            Source::Whole(events) => Pin::new(events).poll_next(cx),
+            Source::Canned(events) => poll_canned(events, cx),
+            Source::Gone => return Poll::Ready(None),
         };
         match &mut polled {
-            Poll::Ready(Some(Ok(Event::Completed(completion)))) => this.following.complete(completion),
-            Poll::Ready(Some(Ok(event))) => this.following.gathered.push(event),
+            Poll::Ready(Some(Ok(event))) => this.pass(event),
             Poll::Ready(Some(Err(failure))) => {
                 // The dead stream is gone, and settled, before anything is made of it.
                 this.source = Source::Gone;
@@ -92,20 +106,37 @@ impl<E, W> fmt::Debug for Degraded<E, W> {
     }
 }
 
+/// Apart from the way of a service's own events, which is laid out in line.
+#[cold]
+#[inline(never)]
+fn poll_canned(
+    events: &mut Watching<BoxEvents>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Event, Failure>>> {
+    Pin::new(events).poll_next(cx)
+}
+
 // === impl Following ===
 
 impl Following {
+    #[inline(always)]
     pub(super) fn new(ladder: Arc<Ladder>, request: Request, record: Option<Box<Degradation>>) -> Self {
         let gathered = Gathered::new(ladder.config.max_partial);
-        Self { ladder, request, record, gathered }
+        let call = request.call().id;
+        let request = ladder.learns.then(|| Box::new(request));
+        Self { ladder, call, request, record, gathered }
     }
 
     /// Puts the record into the last event; a whole answer is told to whoever keeps them.
+    #[inline(never)]
     fn complete(&mut self, completion: &mut Completion) {
+        self.gathered = Gathered::OFF;
         if let Some(record) = self.record.take() {
             completion.degradation = Some(record);
-        } else if self.ladder.learns && completion.degradation.is_none() {
-            self.ladder.learn(&self.request, completion);
+        } else if completion.degradation.is_none()
+            && let Some(request) = &self.request
+        {
+            self.ladder.learn(request, completion);
         }
     }
 }

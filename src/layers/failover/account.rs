@@ -21,14 +21,9 @@ pub struct Account {
 // === impl Account ===
 
 impl Account {
-    pub(super) fn new(shared: &Arc<Shared>, asked: Asked) -> Self {
-        Self { shared: Arc::clone(shared), asked, judged: false }
-    }
-
-    /// For a response that carries a failure which was judged when it came.
-    pub(super) const fn judged(mut self) -> Self {
-        self.judged = true;
-        self
+    #[inline]
+    pub(super) fn new(shared: &Arc<Shared>, asked: Asked, judged: bool) -> Self {
+        Self { shared: Arc::clone(shared), asked, judged }
     }
 
     fn remember(&self, failure: Option<&Failure>) {

@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::chat::{Ask, Watch};
 use crate::failure::{Failure, Fault};
-use crate::observe::{Committing, Fallen, Follow};
+use crate::observe::{Committing, Fallen, Follow, Look};
 
 use super::account::Account;
 use super::layer::Lineup;
@@ -19,6 +19,7 @@ use super::pass::Pass;
 
 pin_project! {
     /// A call on its way through the candidates.
+    #[project = CallProj]
     pub struct ResponseFuture<S: Service<R>, R> {
         lineup: Arc<Lineup<S>>,
         request: R,
@@ -82,45 +83,26 @@ where
 
     /// # Panics
     /// When polled after it was ready, as any future may.
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        loop {
-            let Fallen { failure, response } = match this.state.as_mut().project() {
-                StateProj::Choosing => {
-                    let asked = this.pass.as_ref().map_or(0, |pass| pass.asked.candidate);
-                    let service = this.lineup.services[asked].clone();
-                    this.state.set(State::Readying { service });
-                    continue;
+        if let StateProj::Failed { failure } = this.state.as_mut().project() {
+            let failure = failure.take().expect("polled after it was ready");
+            return Poll::Ready(Err(S::Error::from(failure)));
+        }
+        let mut polled = this.poll_candidate(cx);
+        let look = this.look(&mut polled, cx);
+        let gave_up = matches!(look, Look::Failed(_)) && this.go_on(&mut polled, look, cx);
+        match polled {
+            Poll::Ready(Ok(mut response)) => {
+                if !gave_up && let Some(pass) = this.pass {
+                    commit(&mut response, pass);
                 }
-                StateProj::Readying { service } => match ready!(service.poll_ready(cx)) {
-                    Ok(()) => {
-                        let call = service.call(this.lineup.asking(this.request, this.pass.as_deref()));
-                        this.state.set(State::Calling { call: Committing::new(call) });
-                        continue;
-                    }
-                    Err(error) => Fallen::before(error),
-                },
-                StateProj::Calling { call } => match ready!(call.poll(cx)) {
-                    Ok(response) => return Poll::Ready(Ok(follow(response, this.lineup, this.pass))),
-                    Err(fallen) => fallen,
-                },
-                StateProj::Failed { failure } => {
-                    let failure = failure.take().expect("polled after it was ready");
-                    return Poll::Ready(Err(S::Error::from(failure)));
-                }
-            };
-            let straight = || Box::new(Pass::straight(&this.lineup.shared, this.request.call()));
-            let pass = this.pass.get_or_insert_with(straight);
-            // The failed attempt is gone before the next one starts.
-            match pass.go_on(failure) {
-                Ok(()) => this.state.set(State::Choosing),
-                Err(failure) => {
-                    let last: Result<S::Response, S::Error> = Fallen::give_up(response, failure);
-                    this.state.set(State::Failed { failure: None });
-                    let account = || Watch::new(this.lineup.account(Some(pass)).judged());
-                    return Poll::Ready(last.map(|response| response.follow(account())));
-                }
+                let account = this.lineup.account(this.pass.as_deref(), gave_up);
+                Poll::Ready(Ok(response.follow(Watch::new(account))))
             }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
         }
     }
 }
@@ -131,17 +113,85 @@ impl<S: Service<R>, R> fmt::Debug for ResponseFuture<S, R> {
     }
 }
 
-/// Hands the response over, its end to be remembered and the tries before it kept in its head.
-fn follow<T: Follow, S>(
-    mut response: T,
-    lineup: &Lineup<S>,
-    pass: &mut Option<Box<Pass>>,
-) -> T::Followed<Account> {
-    if let Some(pass) = pass {
-        let attempts = pass.commit();
-        if !attempts.is_empty() {
-            response.remember(attempts);
+// === impl CallProj ===
+
+impl<S, R> CallProj<'_, S, R>
+where
+    S: Service<R> + Clone,
+    S::Response: Follow,
+    S::Error: Fault,
+    R: Ask + Clone,
+{
+    /// The answer of the candidate that is asked, or chosen to be.
+    #[inline(always)]
+    fn poll_candidate(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Response, S::Error>> {
+        if !matches!(self.state.as_mut().project(), StateProj::Calling { .. }) {
+            ready!(self.poll_ask(cx))?;
+        }
+        match self.state.as_mut().project() {
+            StateProj::Calling { call } => call.poll_begun(cx),
+            _ => Poll::Pending,
         }
     }
-    response.follow(Watch::new(lineup.account(pass.as_deref())))
+
+    #[inline(always)]
+    fn look(&mut self, polled: &mut Poll<Result<S::Response, S::Error>>, cx: &mut Context<'_>) -> Look {
+        match self.state.as_mut().project() {
+            StateProj::Calling { call } => call.look(polled, cx),
+            _ if matches!(polled, Poll::Ready(Err(_))) => Look::Failed(None),
+            _ => Look::Fine,
+        }
+    }
+
+    /// Chooses the service of the pass's candidate, readies and calls it.
+    #[cold]
+    fn poll_ask(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        if let StateProj::Choosing = self.state.as_mut().project() {
+            let asked = self.pass.as_ref().map_or(0, |pass| pass.asked.candidate);
+            let service = self.lineup.services[asked].clone();
+            self.state.set(State::Readying { service });
+        }
+        let StateProj::Readying { service } = self.state.as_mut().project() else {
+            return Poll::Ready(Ok(()));
+        };
+        ready!(service.poll_ready(cx))?;
+        let call = service.call(self.lineup.asking(self.request, self.pass.as_deref()));
+        self.state.set(State::Calling { call: Committing::new(call) });
+        Poll::Ready(Ok(()))
+    }
+
+    /// Asks the next candidates as long as one helps, and says whether it gave up.
+    #[cold]
+    #[inline(never)]
+    fn go_on(
+        &mut self,
+        polled: &mut Poll<Result<S::Response, S::Error>>,
+        mut look: Look,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        while let Some(Fallen { failure, response }) = Fallen::take(polled, look) {
+            let straight = || Box::new(Pass::straight(&self.lineup.shared, self.request.call()));
+            let pass = self.pass.get_or_insert_with(straight);
+            if let Err(failure) = pass.go_on(failure) {
+                *polled = Poll::Ready(Fallen::give_up(response, failure));
+                self.state.set(State::Failed { failure: None });
+                return true;
+            }
+            // The failed attempt is gone before the next one starts.
+            self.state.set(State::Choosing);
+            drop(response);
+            *polled = self.poll_candidate(cx);
+            look = self.look(polled, cx);
+        }
+        false
+    }
+}
+
+/// The first output is there: the tries before it are kept in the head.
+#[cold]
+fn commit<T: Follow>(response: &mut T, pass: &mut Pass) {
+    let attempts = pass.commit();
+    if !attempts.is_empty() {
+        response.remember(attempts);
+    }
 }

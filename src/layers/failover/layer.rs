@@ -211,8 +211,9 @@ impl<S> Lineup<S> {
         self.shared.call(call, 0, || self.services.len() - 1)
     }
 
-    /// What follows a response to its end.
-    pub(super) fn account(&self, pass: Option<&Pass>) -> Account {
-        Account::new(&self.shared, pass.map(|pass| pass.asked).unwrap_or_default())
+    /// What follows a response to its end; one that carries a failure was judged when it came.
+    #[inline]
+    pub(super) fn account(&self, pass: Option<&Pass>, judged: bool) -> Account {
+        Account::new(&self.shared, pass.map(|pass| pass.asked).unwrap_or_default(), judged)
     }
 }

@@ -156,12 +156,11 @@ pub(super) fn plan<S, R: Ask>(
     }
 }
 
-/// A response with the attempts before it in its head.
-pub(super) fn remembering<T: Follow, S>(mut response: T, again: &mut Option<Box<Again<S>>>) -> T {
+/// Puts the attempts before a response into its head.
+pub(super) fn remember<T: Follow, S>(response: &mut T, again: &mut Option<Box<Again<S>>>) {
     if let Some(again) = again.take() {
         response.remember(again.attempts);
     }
-    response
 }
 
 fn remembered<S>(failure: Failure, again: &mut Option<Box<Again<S>>>) -> Failure {

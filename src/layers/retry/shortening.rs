@@ -76,10 +76,12 @@ where
         let mut this = self.project();
         loop {
             let fallen = match this.state.as_mut().project() {
-                StateProj::Calling { call } => match ready!(call.poll(cx)) {
-                    Ok(response) => return Poll::Ready(Ok(response)),
-                    Err(fallen) => fallen,
-                },
+                StateProj::Calling { mut call } => {
+                    let mut polled = call.as_mut().poll_begun(cx);
+                    let look = call.look(&mut polled, cx);
+                    let Some(fallen) = Fallen::take(&mut polled, look) else { return polled };
+                    fallen
+                }
                 StateProj::Shortening { smaller, before } => {
                     let smaller = ready!(poll_smaller(smaller, before, cx));
                     let before = before.take().expect("polled after it was ready");

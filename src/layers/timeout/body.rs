@@ -48,7 +48,7 @@ where
 {
     type Clocked = Reply<Timed<Watching<S, W>>>;
 
-    #[inline]
+    #[inline(always)]
     fn clocked(self, mut dog: Watchdog) -> Self::Clocked {
         dog.head();
         // Its first output was read ahead, and does not pass here again.

@@ -59,19 +59,16 @@ impl DualClockTimeoutLayer {
         Self { plain: plan(self.plain.clocks), reasoning: plan(self.reasoning.clocks) }
     }
 
-    /// The clocks for this request: its own, else those of its kind.
-    ///
-    /// # Errors
-    /// If its own cannot work: they were attached unchecked.
+    /// The clocks for a request of this kind.
     #[inline]
-    fn plan<R: Ask>(&self, request: &R) -> Result<Arc<Plan>, Failure> {
-        match request.extensions().and_then(|extensions| extensions.get::<Clocks>()) {
-            Some(own) => self.own_plan(*own),
-            None if request.is_reasoning() => Ok(Arc::clone(&self.reasoning)),
-            None => Ok(Arc::clone(&self.plain)),
-        }
+    fn plan<R: Ask>(&self, request: &R) -> &Arc<Plan> {
+        if request.is_reasoning() { &self.reasoning } else { &self.plain }
     }
 
+    /// Those that a request brings.
+    ///
+    /// # Errors
+    /// If they cannot work: they were attached unchecked.
     fn own_plan(&self, own: Clocks) -> Result<Arc<Plan>, Failure> {
         own.validate().map_err(|error| {
             Failure::local(Code::InvalidRequest, format!("clocks of the request: {error}"))
@@ -112,8 +109,25 @@ where
         self.inner.poll_ready(cx)
     }
 
+    #[inline]
     fn call(&mut self, request: R) -> Self::Future {
-        match self.layer.plan(&request) {
+        if let Some(own) = own_clocks(&request) {
+            return self.call_by(own, request);
+        }
+        let (plan, call, streamed) = (self.layer.plan(&request), request.call(), request.is_stream());
+        // Nothing is held over the call that must be given up should it panic, so that its future is made in place.
+        let inner = self.inner.call(request);
+        ResponseFuture::new(inner, Watchdog::new(Arc::clone(plan), call, streamed))
+    }
+}
+
+impl<S> DualClockTimeout<S> {
+    #[cold]
+    fn call_by<R: Ask>(&mut self, own: Clocks, request: R) -> ResponseFuture<S::Future>
+    where
+        S: Service<R>,
+    {
+        match self.layer.own_plan(own) {
             Ok(plan) => {
                 let dog = Watchdog::new(plan, request.call(), request.is_stream());
                 ResponseFuture::new(self.inner.call(request), dog)
@@ -121,4 +135,10 @@ where
             Err(failure) => ResponseFuture::refused(failure),
         }
     }
+}
+
+/// The clocks that a request brings.
+#[inline]
+fn own_clocks<R: Ask>(request: &R) -> Option<Clocks> {
+    request.extensions()?.get().copied()
 }
