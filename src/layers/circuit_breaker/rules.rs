@@ -35,8 +35,9 @@ impl Rules {
         nanos(time::now().saturating_duration_since(self.epoch))
     }
 
-    /// Each key has a jitter of its own, the same in each run.
-    pub(super) fn seed(&self, key: &str) -> Option<u64> {
+    /// Each key has a jitter of its own, the same in each run and whatever the layer is called.
+    pub(super) fn seed(&self, name: &str) -> Option<u64> {
+        let key = name.get(self.name.len() + 1..).unwrap_or_default();
         let mix = |seed: u64| key.bytes().fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
         self.config.seed.map(mix)
     }

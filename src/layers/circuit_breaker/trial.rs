@@ -37,6 +37,7 @@ pub struct Trial {
 // === impl Trial ===
 
 impl Trial {
+    #[inline]
     pub(super) fn new<R: Ask>(
         state: Arc<State>,
         request: &R,
@@ -153,6 +154,6 @@ impl Observer for Trial {
         }
         let (call, outcome) = (self.call, Outcome::from(how));
         let rules = &self.state.rules;
-        self.state.shown(|key| rules.facts.emit(&Fact::Released { call, gate: GATE, key, outcome }));
+        rules.facts.emit(&Fact::Released { call, gate: GATE, key: &self.state.name, outcome });
     }
 }
