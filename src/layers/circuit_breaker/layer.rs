@@ -144,10 +144,7 @@ impl<R: Ask> Admission<R> for CircuitBreaker {
     fn admit(&self, request: &R) -> Admit<Trial> {
         match &self.states {
             States::One(state) => admit_to(state, Arc::clone, request),
-            States::Many(rules, _) => match self.states.get_or_insert(rules.config.key.of(request)) {
-                Ok(state) => admit_to(state, |state| state, request),
-                Err(failure) => Admit::Refused(failure),
-            },
+            States::Many(rules, states) => admit_by_key(rules, states, request),
         }
     }
 }
@@ -184,17 +181,24 @@ impl States {
     }
 }
 
+/// Beside the way of a breaker that does not tell calls apart, which is short enough to be a part of its callers.
+#[inline(never)]
+fn admit_by_key<R: Ask>(rules: &Arc<Rules>, states: &Keyed<State>, request: &R) -> Admit<Trial> {
+    let make = |name| State::new(rules, name);
+    match states.get_or_insert_named(rules.config.key.of(request), make) {
+        Ok(state) => admit_to(state, |state| state, request),
+        Err(failure) => Admit::Refused(failure),
+    }
+}
+
 /// Asks a circuit, which is held on to only by a call that passes.
 #[inline]
 fn admit_to<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request: &R) -> Admit<Trial> {
     let state = holder.as_ref();
     let call = request.call().id;
-    let pass = match state.passes() {
-        Some(generation) => (generation, None),
-        None => match state.admit(call) {
-            Ok(pass) => pass,
-            Err(failure) => return Admit::Refused(failure),
-        },
+    let pass = match state.passes().map_or_else(|| state.admit(call), |generation| Ok((generation, None))) {
+        Ok(pass) => pass,
+        Err(failure) => return Admit::Refused(failure),
     };
     state.rules.facts.emit(&Fact::Admitted { call, gate: GATE, key: &state.name, waited: Duration::ZERO });
     Admit::Granted(Trial::new(hold(holder), request, call, pass))

@@ -31,6 +31,7 @@ impl Rules {
     }
 
     /// Nanoseconds since the beginning.
+    #[inline]
     pub(super) fn nanos(&self) -> u64 {
         nanos(time::now().saturating_duration_since(self.epoch))
     }
@@ -43,6 +44,7 @@ impl Rules {
     }
 
     /// The bucket of now.
+    #[inline]
     pub(super) fn bucket(&self) -> u64 {
         self.nanos() / self.width
     }
@@ -55,6 +57,7 @@ impl Rules {
 }
 
 /// Up to 584 years.
+#[inline]
 const fn nanos(duration: Duration) -> u64 {
     const SECOND: u64 = 1_000_000_000;
     duration.as_secs().saturating_mul(SECOND).saturating_add(duration.subsec_nanos() as u64)

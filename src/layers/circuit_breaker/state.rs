@@ -115,6 +115,7 @@ impl State {
     }
 
     /// A success that told nothing but that it is one.
+    #[inline]
     pub(super) fn succeed(&self, generation: u16) -> Counted {
         if !self.rules.config.counts_successes() {
             let told = self.word.told();
