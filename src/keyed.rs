@@ -1,24 +1,20 @@
 //! State by key: bounded, and made anew for whoever was idle so long that nobody can tell.
 
 mod found;
+mod shard;
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hashbrown::HashTable;
-
 use crate::failure::{Code, Failure};
 
-use found::{Sought, key_of};
+use found::Sought;
+use shard::{Names, Shard};
 
 /// How many locks share the keys, so that two threads seldom meet at one.
 const SHARDS: usize = 64;
-
-/// How many keys are looked at for one that is idle before a new key is refused. It bounds the work under the lock;
-/// where nine of ten are busy, an idle one is missed once in 10^11.
-const LOOKS: usize = 256;
 
 /// The most keys a layer keeps unless told otherwise: at 200 bytes each, 200 MB at the worst.
 pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -44,22 +40,6 @@ pub struct Keyed<T> {
     prefix: Box<str>,
     /// Tells it from the other maps of the process.
     id: u64,
-}
-
-struct Shard<T> {
-    /// Places in `slots`, by the hash of their key.
-    index: HashTable<u32>,
-    /// Names, and the state of their keys.
-    slots: Vec<(Arc<str>, Arc<T>)>,
-    /// Where the search for an idle key goes on.
-    hand: usize,
-}
-
-/// What a shard finds its keys by.
-#[derive(Clone, Copy)]
-struct Names<'a> {
-    hasher: &'a RandomState,
-    before: usize,
 }
 
 // === impl Keyed ===
@@ -104,14 +84,15 @@ impl<T: Idle> Keyed<T> {
 
     /// The state of a key, if there is one.
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
-        let (hash, names) = (self.hasher.hash_one(key), self.names());
+        let names = self.names();
+        let hash = names.hash(key);
         self.shard(hash).get(hash, names, key).map(|(_, state)| Arc::clone(state))
     }
 
     /// How many keys there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).slots.len()).sum()
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
     /// Whether there are none.
@@ -123,14 +104,13 @@ impl<T: Idle> Keyed<T> {
     /// Every key by its name, with its state. Each shard is looked at on its own: together they are no one instant.
     #[must_use]
     pub fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
-        self.shards.iter().flat_map(|shard| lock(shard).slots.clone()).collect()
+        self.shards.iter().flat_map(|shard| lock(shard).all()).collect()
     }
 
     fn with_prefix(max_keys: usize, prefix: Box<str>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let shard = || Mutex::new(Shard { index: HashTable::new(), slots: Vec::new(), hand: 0 });
         Self {
-            shards: (0..SHARDS).map(|_| shard()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             most: max_keys.div_ceil(SHARDS).clamp(1, u32::MAX as usize),
             prefix,
@@ -141,13 +121,14 @@ impl<T: Idle> Keyed<T> {
     /// The way with a lock.
     #[inline(never)]
     fn find_or_insert(&self, key: &str, make: impl FnOnce(Arc<str>) -> T) -> Result<Arc<T>, Failure> {
-        let (hash, names) = (self.hasher.hash_one(key), self.names());
+        let names = self.names();
+        let hash = names.hash(key);
         let mut shard = self.shard(hash);
         if let Some((name, state)) = shard.get(hash, names, key) {
             self.sought(key).remember(hash, name, state);
             return Ok(Arc::clone(state));
         }
-        if shard.slots.len() >= self.most && !shard.evict(names) {
+        if shard.len() >= self.most && !shard.evict(names) {
             let message = format!("there are too many keys in use to take in `{key}`");
             return Err(Failure::local(Code::BulkheadFull, message));
         }
@@ -182,72 +163,6 @@ impl<T: Idle> Keyed<T> {
 impl<T> fmt::Debug for Keyed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyed").field("most", &(self.most * SHARDS)).finish_non_exhaustive()
-    }
-}
-
-// === impl Shard ===
-
-impl<T: Idle> Shard<T> {
-    fn get(&self, hash: u64, names: Names<'_>, key: &str) -> Option<&(Arc<str>, Arc<T>)> {
-        let at = self.index.find(hash, |at| names.key(&self.slots[*at as usize].0) == key)?;
-        Some(&self.slots[*at as usize])
-    }
-
-    fn insert(&mut self, hash: u64, names: Names<'_>, slot: (Arc<str>, Arc<T>)) {
-        let at = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        self.slots.push(slot);
-        let slots = &self.slots;
-        self.index.insert_unique(hash, at, |at| names.hash(&slots[*at as usize].0));
-    }
-
-    /// Gives up one idle key, if one is found.
-    fn evict(&mut self, names: Names<'_>) -> bool {
-        for _ in 0..LOOKS.min(self.slots.len()) {
-            self.hand = (self.hand + 1) % self.slots.len();
-            let (_, state) = &self.slots[self.hand];
-            if Arc::strong_count(state) > 1 || !state.is_idle() {
-                continue;
-            }
-            let (name, state) = self.remove(self.hand, names);
-            // A thread that knows the way needs no lock to take hold of it: from here on it cannot, and whether it did
-            // before is seen now.
-            let back = match Arc::try_unwrap(state) {
-                Ok(state) if state.is_idle() => return true,
-                Ok(state) => Arc::new(state),
-                Err(held) => held,
-            };
-            self.insert(names.hash(&name), names, (name, back));
-        }
-        false
-    }
-
-    /// Takes a slot out; the last one takes its place.
-    fn remove(&mut self, at: usize, names: Names<'_>) -> (Arc<str>, Arc<T>) {
-        let last = self.slots.len() - 1;
-        for (from, to) in [(at, None), (last, Some(at))] {
-            if to == Some(from) {
-                continue;
-            }
-            let hash = names.hash(&self.slots[from].0);
-            let Ok(entry) = self.index.find_entry(hash, |place| *place as usize == from) else { continue };
-            match to.and_then(|to| u32::try_from(to).ok()) {
-                None => _ = entry.remove(),
-                Some(to) => *entry.into_mut() = to,
-            }
-        }
-        self.slots.swap_remove(at)
-    }
-}
-
-// === impl Names ===
-
-impl Names<'_> {
-    fn key(self, name: &str) -> &str {
-        key_of(name, self.before)
-    }
-
-    fn hash(self, name: &str) -> u64 {
-        self.hasher.hash_one(self.key(name))
     }
 }
 
@@ -324,5 +239,86 @@ mod tests {
         assert!(held.len() <= SHARDS);
         held.clear();
         assert!(keyed.get_or_insert(&format!("{n}"), fresh).is_ok());
+    }
+
+    /// Asks until this thread knows where the key is.
+    fn known(keyed: &Keyed<Count>, key: &str) -> Arc<Count> {
+        (0..3).for_each(|_| drop(keyed.get_or_insert(key, fresh).unwrap()));
+        let known = keyed.sought(key).recall().unwrap();
+        assert!(Arc::ptr_eq(&known, &keyed.get(key).unwrap()));
+        known
+    }
+
+    /// Scenario: a key that this thread knows the way to is used, idle, and evicted for others; then it is asked again.
+    /// Expected: as long as it is in use it MUST stay; evicted it MUST be forgotten here, too, and be made anew.
+    #[test]
+    fn a_known_key_is_evicted_and_made_anew() {
+        let keyed = Keyed::named(640, "layer");
+        let others = |from: usize| {
+            for n in from..from + 20_000 {
+                keyed.get_or_insert(&format!("idle-{n}"), fresh).unwrap();
+            }
+        };
+        let known = known(&keyed, "hot");
+        known.0.store(7, Ordering::Relaxed);
+        drop(known);
+        others(0);
+        let same = keyed.get_or_insert("hot", fresh).unwrap();
+        assert_eq!(same.0.load(Ordering::Relaxed), 7);
+        same.0.store(0, Ordering::Relaxed);
+        drop(same);
+        others(20_000);
+        assert!(keyed.get("hot").is_none() && keyed.sought("hot").recall::<Count>().is_none());
+        let new = keyed.get_or_insert("hot", fresh).unwrap();
+        assert!(Arc::ptr_eq(&new, &keyed.get("hot").unwrap()));
+    }
+
+    /// Scenario: maps with the same keys, one of them dropped; names of keys, and of the empty one.
+    /// Expected: a thread MUST NOT find in one map what it knows of another, and names MUST show layer and key.
+    #[test]
+    fn maps_are_told_apart_and_keys_have_names() {
+        let (one, other) = (Keyed::named(64, "layer"), Keyed::new(64));
+        let first = known(&one, "hot");
+        let second = known(&other, "hot");
+        assert!(!Arc::ptr_eq(&first, &second));
+        drop((one, first));
+        assert!(Arc::ptr_eq(&second, &other.get_or_insert("hot", fresh).unwrap()));
+        let named = Keyed::named(64, "layer");
+        for (key, shown) in [("hot", "layer:hot"), ("", "layer"), ("layer", "layer:layer")] {
+            named
+                .get_or_insert_named(key, |name| {
+                    assert_eq!(&*name, shown);
+                    fresh()
+                })
+                .unwrap();
+            known(&named, key);
+        }
+        assert_eq!(named.len(), 3);
+    }
+
+    /// Scenario: threads take a key's only slot, give it back and let go of it, while others push it out again and again.
+    /// Expected: nobody MUST ever find the slot taken twice, as with two states of one key.
+    #[test]
+    fn a_key_never_has_two_states() {
+        let (keyed, at_work) = (Keyed::new(1), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (keyed, at_work) = (&keyed, &at_work);
+                scope.spawn(move || {
+                    for n in 0..20_000 {
+                        if thread == 0 {
+                            let _ = keyed.get_or_insert(&format!("other-{n}"), fresh);
+                            continue;
+                        }
+                        let Ok(state) = keyed.get_or_insert("hot", fresh) else { continue };
+                        if state.0.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                            assert_eq!(at_work.fetch_add(1, Ordering::SeqCst), 0);
+                            at_work.fetch_sub(1, Ordering::SeqCst);
+                            state.0.store(0, Ordering::Release);
+                        }
+                    }
+                });
+            }
+        });
     }
 }

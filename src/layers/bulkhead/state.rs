@@ -198,3 +198,44 @@ pub(super) fn refusal(message: &str, guess: Option<Duration>) -> Failure {
 fn come_back(guess: Option<Duration>) -> Duration {
     guess.filter(|guess| !guess.is_zero()).unwrap_or(COME_BACK)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn state(config: BulkheadConfig) -> State {
+        let limit = limit_of(&config);
+        let shared = Arc::new(Shared { name: "wall".into(), config, facts: Facts::default() });
+        State::new(&shared, "wall:key".into(), limit)
+    }
+
+    /// Scenario: what a key takes in memory while it is idle, without a budget.
+    /// Expected: with a name of sixteen bytes and its place in the map it MUST stay within 200 bytes.
+    #[test]
+    fn an_idle_key_is_small() {
+        let counts = 2 * size_of::<usize>();
+        let state = size_of::<State>() + counts;
+        let name = counts + 16;
+        // A place in the list, which grows by doubling, and four bytes and a tag in the index, at most half empty.
+        let place = 2 * (size_of::<(Arc<str>, Arc<State>)>() + 5);
+        assert!(state + name + place <= 200, "{state} + {name} + {place}");
+    }
+
+    /// Scenario: refusals of full slots, then of the same with a lower limit.
+    /// Expected: the same words MUST be said again, not written anew; other slots MUST have other words.
+    #[test]
+    fn a_refusal_is_written_once() {
+        let state =
+            state(BulkheadConfig { max_concurrent: Some(2), max_waiting: 0, ..BulkheadConfig::default() });
+        let refuse = || match state.decide(&http::Request::new(())) {
+            Decision::Refuse(failure) => failure,
+            other => panic!("{other:?}"),
+        };
+        assert!(state.lets_pass() && state.lets_pass() && !state.lets_pass());
+        let (one, two) = (refuse(), refuse());
+        assert_eq!(one.message(), "wall:key: 2 of 2 slots taken, 0 of 0 waiting");
+        assert!(std::ptr::eq(one.message(), two.message()));
+        state.lane.set_limit(1);
+        assert_eq!(refuse().message(), "wall:key: 2 of 1 slots taken, 0 of 0 waiting");
+    }
+}

@@ -47,17 +47,7 @@ impl Trial {
         let config = &state.rules.config;
         let begun = if config.slow.is_some() { state.rules.nanos() } else { 0 };
         let input = if config.weighs() { input(request) } else { 0 };
-        Self {
-            call,
-            begun,
-            input,
-            output: 0,
-            ticket,
-            generation,
-            has_output: false,
-            slow: false,
-            state,
-        }
+        Self { call, begun, input, output: 0, ticket, generation, has_output: false, slow: false, state }
     }
 
     /// The first output came, or whatever takes its place.
