@@ -57,9 +57,10 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// The longest message kept, in bytes: enough for any sentence a provider writes, short enough to log.
 pub const MAX_MESSAGE: usize = 1024;
 
-/// Why a call failed. One word wide; cheap to move through seven layers.
+/// Why a call failed. One word wide; cheap to move through seven layers, and cheap to say again: a clone shares all of
+/// it until one of the two is changed.
 #[derive(Clone)]
-pub struct Failure(Box<Inner>);
+pub struct Failure(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {

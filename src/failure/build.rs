@@ -16,7 +16,7 @@ impl Failure {
     /// A failure told by the provider or the wire.
     #[must_use]
     pub fn new(code: Code, message: impl AsRef<str>) -> Self {
-        Self(Box::new(Inner {
+        Self(Arc::new(Inner {
             code,
             message: clip(message.as_ref()),
             status: None,
@@ -37,7 +37,7 @@ impl Failure {
     #[must_use]
     pub fn local(code: Code, message: impl AsRef<str>) -> Self {
         let mut failure = Self::new(code, message);
-        failure.0.local = true;
+        failure.edit().local = true;
         failure
     }
 
@@ -52,71 +52,83 @@ impl Failure {
     /// Adds the HTTP status.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Self {
-        self.0.status = Some(status);
+        self.edit().status = Some(status);
         self
     }
 
     /// Adds the provider's name, unless one is known already.
     #[must_use]
     pub fn with_provider(mut self, provider: &Arc<str>) -> Self {
-        self.0.provider.get_or_insert_with(|| Arc::clone(provider));
+        if self.0.provider.is_none() {
+            self.edit().provider = Some(Arc::clone(provider));
+        }
         self
     }
 
     /// Adds the model that was asked, unless one is known already.
     #[must_use]
     pub fn with_model(mut self, model: &Arc<str>) -> Self {
-        self.0.model.get_or_insert_with(|| Arc::clone(model));
+        if self.0.model.is_none() {
+            self.edit().model = Some(Arc::clone(model));
+        }
         self
     }
 
     /// Adds the wait that was stated; `None` leaves what is known.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
-        self.0.retry_after = wait.or(self.0.retry_after);
+        // What says the same again is left as it is, and shared.
+        if wait.is_some() && wait != self.0.retry_after {
+            self.edit().retry_after = wait;
+        }
         self
     }
 
     /// Adds the provider's own word on whether the same request may be tried again (`x-should-retry`).
     #[must_use]
     pub fn with_should_retry(mut self, word: Option<bool>) -> Self {
-        self.0.should_retry = word;
+        self.edit().should_retry = word;
         self
     }
 
     /// Adds why a candidate was passed over.
     #[must_use]
     pub fn with_skip(mut self, skip: Skip) -> Self {
-        self.0.skip = Some(skip);
+        self.edit().skip = Some(skip);
         self
     }
 
     /// Adds the limits seen beside the failure.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.0.limits = limits;
+        self.edit().limits = limits;
         self
     }
 
     /// Adds the error beneath.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
-        self.0.source = Some(Arc::from(source.into()));
+        self.edit().source = Some(Arc::from(source.into()));
         self
     }
 
     /// Adds the tries that came before, oldest first.
     #[must_use]
     pub fn with_attempts(mut self, attempts: Vec<Attempt>) -> Self {
-        self.0.attempts = attempts;
+        self.edit().attempts = attempts;
         self
     }
 
     /// Marks that retries were used up or refused here, so that a retry further out lets it pass.
     #[must_use]
     pub fn exhaust(mut self) -> Self {
-        self.0.exhausted = true;
+        self.edit().exhausted = true;
         self
+    }
+
+    /// The parts, to change; copied first if a clone shares them.
+    fn edit(&mut self) -> &mut Inner {
+        Arc::make_mut(&mut self.0)
     }
 }
 

@@ -57,10 +57,12 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<S, R, A::Permit>;
 
+    #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
     }
 
+    #[inline]
     fn call(&mut self, request: R) -> Self::Future {
         match self.admission.admit(&request) {
             Admit::Granted(permit) => ResponseFuture::calling(self.inner.call(request), Watch::new(permit)),

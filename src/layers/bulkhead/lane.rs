@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::failure::Failure;
 use crate::time::Instant;
 
 use super::slots::{Count, Line, RELEASED, Ticket};
@@ -21,20 +22,28 @@ pub(super) struct Lane {
 }
 
 struct Standing {
-    line: Line,
     /// Changed under the lock, together with the free slots of the word.
     limit: u32,
+    rush: Option<Box<Rush>>,
+}
+
+/// What is kept of slots that were taken, all of them, at least once.
+#[derive(Default)]
+struct Rush {
+    line: Line,
+    /// The last refusal. While the slots are as they were it is said again, and nothing is written anew.
+    refusal: Option<(Tally, Failure)>,
 }
 
 /// What came of asking for a slot, or for a place in line.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Asked {
     /// A slot.
     Taken,
     /// A place, and since when.
     Joined(Ticket, Instant),
     /// Neither, and how long it would take, if that can be guessed.
-    Full(Tally, Option<Duration>),
+    Full(Failure, Option<Duration>),
 }
 
 /// The slots at one instant.
@@ -49,7 +58,7 @@ pub(super) struct Tally {
 
 impl Lane {
     pub(super) fn new(limit: u32) -> Self {
-        let standing = Standing { line: Line::default(), limit };
+        let standing = Standing { limit, rush: None };
         Self { count: AtomicU64::new(Count::new(limit).bits()), line: Mutex::new(standing) }
     }
 
@@ -60,7 +69,12 @@ impl Lane {
     }
 
     /// Takes a slot, or else the last place in a line of at most so many.
-    pub(super) fn ask(&self, most: u32, now: impl FnOnce() -> Instant) -> Asked {
+    pub(super) fn ask(
+        &self,
+        most: u32,
+        now: impl FnOnce() -> Instant,
+        refuse: impl FnOnce(Tally) -> Failure,
+    ) -> Asked {
         let mut standing = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         // One may have come free meanwhile. After the change below its releaser knows that somebody waits.
         let mut known = self.count.load(Ordering::Acquire);
@@ -68,14 +82,14 @@ impl Lane {
             let count = Count::from_bits(known);
             let taken = count.take();
             if taken.is_none() && count.waiting() >= most {
-                return Asked::Full(standing.tally(count), standing.line.guess(count.waiting()));
+                return Asked::Full(standing.refuse(count, refuse), standing.guess(count));
             }
             let next = taken.unwrap_or_else(|| count.join());
             match self.swap(known, next) {
                 Ok(()) if taken.is_some() => return Asked::Taken,
                 Ok(()) => {
                     let at = now();
-                    return Asked::Joined(standing.line.join(at), at);
+                    return Asked::Joined(standing.line().join(at), at);
                 }
                 Err(other) => known = other,
             }
@@ -84,13 +98,13 @@ impl Lane {
 
     /// Whether the place was turned into a slot. If not, the waker is woken when it is.
     pub(super) fn is_granted(&self, ticket: Ticket, waker: &Waker) -> bool {
-        !self.line.lock().unwrap_or_else(PoisonError::into_inner).line.waits(ticket, waker)
+        !self.line.lock().unwrap_or_else(PoisonError::into_inner).line().waits(ticket, waker)
     }
 
     /// Gives up a place; false if it was turned into a slot before, which is then the caller's.
     pub(super) fn leave(&self, ticket: Ticket) -> bool {
         let mut standing = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = standing.line.leave(ticket);
+        let left = standing.line().leave(ticket);
         if left {
             self.change(|count| Some(count.leave()));
         }
@@ -126,7 +140,7 @@ impl Lane {
     /// How long a newcomer would wait, if that can be guessed.
     pub(super) fn guess(&self) -> Option<Duration> {
         let standing = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        standing.line.guess(Count::from_bits(self.count.load(Ordering::Acquire)).waiting())
+        standing.guess(Count::from_bits(self.count.load(Ordering::Acquire)))
     }
 
     /// Gives free slots to the line. Whoever gets one is woken once the lock is open again.
@@ -138,7 +152,7 @@ impl Lane {
                 if !self.change(Count::grant) {
                     return;
                 }
-                standing.line.grant(crate::time::now())
+                standing.line().grant(crate::time::now())
             };
             if let Some(waker) = woken {
                 waker.wake();
@@ -181,6 +195,22 @@ impl Standing {
             limit: self.limit,
             in_flight: u32::try_from(in_flight).unwrap_or(0),
             waiting: count.waiting(),
+        }
+    }
+
+    fn line(&mut self) -> &mut Line {
+        &mut self.rush.get_or_insert_default().line
+    }
+
+    fn guess(&self, count: Count) -> Option<Duration> {
+        self.rush.as_ref()?.line.guess(count.waiting())
+    }
+
+    fn refuse(&mut self, count: Count, write: impl FnOnce(Tally) -> Failure) -> Failure {
+        let tally = self.tally(count);
+        match &mut self.rush.get_or_insert_default().refusal {
+            Some((then, failure)) if *then == tally => failure.clone(),
+            refusal => refusal.insert((tally, write(tally))).1.clone(),
         }
     }
 }

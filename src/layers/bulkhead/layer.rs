@@ -13,6 +13,7 @@ use crate::gate::{Admission, Admit, Gate};
 use crate::key::KeyBy;
 use crate::keyed::Keyed;
 
+use super::account::Account;
 use super::config::{BulkheadConfig, validate_limit};
 use super::permit::Permit;
 use super::slots::MOST;
@@ -74,7 +75,7 @@ impl BulkheadLayer {
     #[must_use]
     pub fn facts(self, facts: &Facts) -> Self {
         let Shared { name, config, .. } = self.bulkhead.shared();
-        let (name, config) = (name.clone(), config.clone());
+        let (name, config) = (Arc::clone(name), config.clone());
         Self { bulkhead: Bulkhead::new(Shared { name, config, facts: facts.clone() }) }
     }
 
@@ -121,9 +122,9 @@ impl Bulkhead {
         let limit = limit_of(&shared.config);
         let shared = Arc::new(shared);
         let states = match shared.config.key {
-            KeyBy::Nothing => States::One(Arc::new(State::new(&shared, "", limit))),
+            KeyBy::Nothing => States::One(Arc::new(State::new(&shared, Arc::clone(&shared.name), limit))),
             _ => States::ByKey(Arc::new(ByKey {
-                states: Keyed::new(shared.config.max_keys),
+                states: Keyed::named(shared.config.max_keys, &shared.name),
                 limit: AtomicU32::new(limit),
                 changes: Mutex::default(),
                 shared,
@@ -182,10 +183,7 @@ impl<R: Ask> Admission<R> for Bulkhead {
     fn admit(&self, request: &R) -> Admit<Permit> {
         match &self.states {
             States::One(state) => admit_to(state, Arc::clone, request),
-            States::ByKey(by_key) => match by_key.state(request) {
-                Ok(state) => admit_to(state, |state| state, request),
-                Err(failure) => Admit::Refused(by_key.refuse(request.call().id, &failure)),
-            },
+            States::ByKey(by_key) => by_key.admit(request),
         }
     }
 }
@@ -193,10 +191,15 @@ impl<R: Ask> Admission<R> for Bulkhead {
 // === impl ByKey ===
 
 impl ByKey {
-    fn state<R: Ask>(&self, request: &R) -> Result<Arc<State>, Failure> {
+    /// Beside the way of a bulkhead that does not tell calls apart, which is short enough to be a part of its callers.
+    #[inline(never)]
+    fn admit<R: Ask>(&self, request: &R) -> Admit<Permit> {
         let key = self.shared.config.key.of(request);
-        let make = || State::new(&self.shared, key, self.limit.load(Ordering::SeqCst));
-        self.states.get_or_insert(key, make)
+        let make = |name| State::new(&self.shared, name, self.limit.load(Ordering::SeqCst));
+        match self.states.get_or_insert_named(key, make) {
+            Ok(state) => admit_to(state, |state| state, request),
+            Err(failure) => Admit::Refused(self.refuse(request.call().id, &failure)),
+        }
     }
 
     /// There is no room for one more key.
@@ -213,9 +216,20 @@ impl ByKey {
 #[inline]
 fn admit_to<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request: &R) -> Admit<Permit> {
     let state = holder.as_ref();
-    let decision = state.decide(request);
+    if !state.lets_pass() {
+        return decide(holder, hold, request);
+    }
+    let call = request.call().id;
+    state.emit_admitted(call, Duration::ZERO);
+    Admit::Granted(Permit::new(hold(holder), Account::default(), call))
+}
+
+/// The same of a call that has a budget, or finds no slot.
+#[inline(never)]
+fn decide<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request: &R) -> Admit<Permit> {
+    let state = holder.as_ref();
     let call = request.call();
-    match decision {
+    match state.decide(request) {
         Decision::Pass(account) => {
             state.emit_admitted(call.id, Duration::ZERO);
             Admit::Granted(Permit::new(hold(holder), account, call.id))

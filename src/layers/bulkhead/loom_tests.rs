@@ -8,6 +8,8 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
+use crate::failure::{Code, Failure};
+
 use super::lane::{Asked, Lane, Tally};
 use super::slots::Ticket;
 
@@ -16,7 +18,7 @@ fn idle(limit: u32) -> Tally {
 }
 
 fn ask(lane: &Lane) -> Asked {
-    lane.ask(8, crate::time::now)
+    lane.ask(8, crate::time::now, |_| Failure::local(Code::BulkheadFull, "full"))
 }
 
 fn join(lane: &Lane) -> Ticket {

@@ -1,6 +1,5 @@
 //! What all calls of one key share.
 
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,23 +22,21 @@ pub(super) const GATE: &str = "bulkhead";
 /// wait of a retry.
 const COME_BACK: Duration = Duration::from_secs(1);
 
-/// Bytes of a refusal beside the key, so that its message is written without growing.
-const WORDS: usize = 96;
-
 /// What all keys share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) name: Box<str>,
+    pub(super) name: Arc<str>,
     pub(super) config: BulkheadConfig,
     pub(super) facts: Facts,
 }
 
-/// The slots and the budget of one key.
+/// The slots and the budget of one key. What most keys do without stands beside it, so that many fit.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) lane: Lane,
-    budget: Option<Mutex<Budget>>,
-    pub(super) key: Box<str>,
+    budget: Option<Box<Mutex<Budget>>>,
+    /// As it is shown.
+    pub(super) key: Arc<str>,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -54,15 +51,18 @@ pub(super) enum Decision {
 // === impl State ===
 
 impl State {
-    pub(super) fn new(shared: &Arc<Shared>, key: &str, limit: u32) -> Self {
-        let name = &shared.name;
-        let key = if key.is_empty() { name.clone() } else { format!("{name}:{key}").into() };
-        let budget = shared.config.budget.map(|_| Mutex::default());
+    pub(super) fn new(shared: &Arc<Shared>, key: Arc<str>, limit: u32) -> Self {
+        let budget = shared.config.budget.map(|_| Box::default());
         Self { lane: Lane::new(limit), budget, key, shared: Arc::clone(shared) }
     }
 
-    /// The budget first: a call it refuses has no business in line. What it put aside is kept in line, too.
+    /// Takes a slot for a call that needs nothing else. If it does not, [`decide`](Self::decide) must.
     #[inline]
+    pub(super) fn lets_pass(&self) -> bool {
+        self.budget.is_none() && self.lane.try_take()
+    }
+
+    /// The budget first: a call it refuses has no business in line. What it put aside is kept in line, too.
     pub(super) fn decide<R: Ask>(&self, request: &R) -> Decision {
         let account = match self.reserve(request) {
             Ok(account) => account,
@@ -104,14 +104,10 @@ impl State {
     }
 
     /// The refusal of a call for which there is no slot, nor a place in line.
-    pub(super) fn full(&self, tally: Tally, guess: Option<Duration>) -> Failure {
+    fn full(&self, tally: Tally) -> Failure {
         let Tally { limit, in_flight, waiting } = tally;
         let (key, most) = (&self.key, self.shared.config.max_waiting);
-        let mut message = String::with_capacity(key.len() + WORDS);
-        let words = format_args!("{key}: {in_flight} of {limit} slots taken, {waiting} of {most} waiting");
-        // A string takes whatever it is given.
-        let _ = message.write_fmt(words);
-        refusal(&message, guess)
+        refusal(&format!("{key}: {in_flight} of {limit} slots taken, {waiting} of {most} waiting"), None)
     }
 
     /// The refusal of a call that waited as long as one may.
@@ -164,12 +160,14 @@ impl State {
         let over = |by: Option<Instant>| by.is_some_and(|by| by <= now());
         // There is no use in a place for one who is gone before its turn, or sent elsewhere at once.
         let can_wait = call.patient && !over(call.first_output_by());
-        match self.lane.ask(if can_wait { self.shared.config.max_waiting } else { 0 }, now) {
+        let most = if can_wait { self.shared.config.max_waiting } else { 0 };
+        match self.lane.ask(most, now, |tally| self.full(tally)) {
             Asked::Taken => Decision::Pass(account),
             Asked::Joined(ticket, since) => Decision::Wait(account, ticket, since),
-            Asked::Full(tally, guess) => {
+            Asked::Full(full, guess) => {
                 self.refund(&account, 0);
-                Decision::Refuse(if over(call.deadline) { self.late() } else { self.full(tally, guess) })
+                let full = full.with_retry_after(Some(come_back(guess)));
+                Decision::Refuse(if over(call.deadline) { self.late() } else { full })
             }
         }
     }
@@ -194,6 +192,50 @@ pub(super) fn limit_of(config: &BulkheadConfig) -> u32 {
 
 #[cold]
 pub(super) fn refusal(message: &str, guess: Option<Duration>) -> Failure {
-    let wait = guess.filter(|guess| !guess.is_zero()).unwrap_or(COME_BACK);
-    Failure::local(Code::BulkheadFull, message).with_retry_after(Some(wait))
+    Failure::local(Code::BulkheadFull, message).with_retry_after(Some(come_back(guess)))
+}
+
+fn come_back(guess: Option<Duration>) -> Duration {
+    guess.filter(|guess| !guess.is_zero()).unwrap_or(COME_BACK)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn state(config: BulkheadConfig) -> State {
+        let limit = limit_of(&config);
+        let shared = Arc::new(Shared { name: "wall".into(), config, facts: Facts::default() });
+        State::new(&shared, "wall:key".into(), limit)
+    }
+
+    /// Scenario: what a key takes in memory while it is idle, without a budget.
+    /// Expected: with a name of sixteen bytes and its place in the map it MUST stay within 200 bytes.
+    #[test]
+    fn an_idle_key_is_small() {
+        let counts = 2 * size_of::<usize>();
+        let state = size_of::<State>() + counts;
+        let name = counts + 16;
+        // A place in the list, which grows by doubling, and four bytes and a tag in the index, at most half empty.
+        let place = 2 * (size_of::<(Arc<str>, Arc<State>)>() + 5);
+        assert!(state + name + place <= 200, "{state} + {name} + {place}");
+    }
+
+    /// Scenario: refusals of full slots, then of the same with a lower limit.
+    /// Expected: the same words MUST be said again, not written anew; other slots MUST have other words.
+    #[test]
+    fn a_refusal_is_written_once() {
+        let state =
+            state(BulkheadConfig { max_concurrent: Some(2), max_waiting: 0, ..BulkheadConfig::default() });
+        let refuse = || match state.decide(&http::Request::new(())) {
+            Decision::Refuse(failure) => failure,
+            other => panic!("{other:?}"),
+        };
+        assert!(state.lets_pass() && state.lets_pass() && !state.lets_pass());
+        let (one, two) = (refuse(), refuse());
+        assert_eq!(one.message(), "wall:key: 2 of 2 slots taken, 0 of 0 waiting");
+        assert!(std::ptr::eq(one.message(), two.message()));
+        state.lane.set_limit(1);
+        assert_eq!(refuse().message(), "wall:key: 2 of 1 slots taken, 0 of 0 waiting");
+    }
 }

@@ -104,8 +104,11 @@ impl CircuitBreakerLayer {
         let (key, max_keys) = (config.key, config.max_keys);
         let rules = Arc::new(Rules::new(config, facts, name));
         let states = match key {
-            KeyBy::Nothing => States::One(Arc::new(State::new(&rules, "".into()))),
-            _ => States::Many(rules, Arc::new(Keyed::new(max_keys))),
+            KeyBy::Nothing => States::One(Arc::new(State::new(&rules, Arc::clone(&rules.name)))),
+            _ => {
+                let states = Keyed::named(max_keys, &rules.name);
+                States::Many(rules, Arc::new(states))
+            }
         };
         Self { breaker: CircuitBreaker { states } }
     }
@@ -137,25 +140,12 @@ impl<S> Layer<S> for CircuitBreakerLayer {
 impl<R: Ask> Admission<R> for CircuitBreaker {
     type Permit = Trial;
 
+    #[inline]
     fn admit(&self, request: &R) -> Admit<Trial> {
-        let state = match &self.states {
-            States::One(state) => Arc::clone(state),
-            States::Many(rules, _) => match self.states.get_or_insert(rules.config.key.of(request)) {
-                Ok(state) => state,
-                Err(failure) => return Admit::Refused(failure),
-            },
-        };
-        let call = request.call().id;
-        let pass = match state.passes() {
-            Some(generation) => (generation, None),
-            None => match state.admit(call) {
-                Ok(pass) => pass,
-                Err(failure) => return Admit::Refused(failure),
-            },
-        };
-        let waited = Duration::ZERO;
-        state.shown(|key| state.rules.facts.emit(&Fact::Admitted { call, gate: GATE, key, waited }));
-        Admit::Granted(Trial::new(state, request, call, pass))
+        match &self.states {
+            States::One(state) => admit_to(state, Arc::clone, request),
+            States::Many(rules, states) => admit_by_key(rules, states, request),
+        }
     }
 }
 
@@ -182,10 +172,34 @@ impl States {
         }
     }
 
+    #[inline]
     pub(super) fn get_or_insert(&self, key: &str) -> Result<Arc<State>, Failure> {
         match self {
             Self::One(state) => Ok(Arc::clone(state)),
-            Self::Many(rules, states) => states.get_or_insert_named(key, |key| State::new(rules, key)),
+            Self::Many(rules, states) => states.get_or_insert_named(key, |name| State::new(rules, name)),
         }
     }
+}
+
+/// Beside the way of a breaker that does not tell calls apart, which is short enough to be a part of its callers.
+#[inline(never)]
+fn admit_by_key<R: Ask>(rules: &Arc<Rules>, states: &Keyed<State>, request: &R) -> Admit<Trial> {
+    let make = |name| State::new(rules, name);
+    match states.get_or_insert_named(rules.config.key.of(request), make) {
+        Ok(state) => admit_to(state, |state| state, request),
+        Err(failure) => Admit::Refused(failure),
+    }
+}
+
+/// Asks a circuit, which is held on to only by a call that passes.
+#[inline]
+fn admit_to<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request: &R) -> Admit<Trial> {
+    let state = holder.as_ref();
+    let call = request.call().id;
+    let pass = match state.passes().map_or_else(|| state.admit(call), |generation| Ok((generation, None))) {
+        Ok(pass) => pass,
+        Err(failure) => return Admit::Refused(failure),
+    };
+    state.rules.facts.emit(&Fact::Admitted { call, gate: GATE, key: &state.name, waited: Duration::ZERO });
+    Admit::Granted(Trial::new(hold(holder), request, call, pass))
 }

@@ -109,7 +109,6 @@ mod config;
 mod defaults;
 mod handle;
 mod layer;
-mod name;
 mod probes;
 mod refusal;
 mod rest;

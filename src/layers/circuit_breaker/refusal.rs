@@ -22,20 +22,14 @@ pub(super) struct Refusal(Option<(Facing, Failure)>);
 
 impl Refusal {
     /// A refusal that names the circuit, its state, its failures, and the next try.
-    pub(super) fn of(
-        &mut self,
-        facing: Facing,
-        wait: Option<Duration>,
-        name: impl FnOnce() -> String,
-    ) -> Failure {
-        match &self.0 {
-            Some((before, failure)) if *before == facing => failure.clone().with_retry_after(wait),
-            _ => {
-                let failure = Failure::local(Code::CircuitOpen, words(&name(), facing));
-                self.0 = Some((facing, failure.clone()));
-                failure.with_retry_after(wait)
-            }
-        }
+    pub(super) fn of(&mut self, facing: Facing, wait: Option<Duration>, name: &str) -> Failure {
+        let known = self.0.take().filter(|(before, _)| *before == facing);
+        let failure = known
+            .map_or_else(|| Failure::local(Code::CircuitOpen, words(name, facing)), |(_, failure)| failure);
+        // Where whoever was refused before has let go of it, nothing is copied. A state that names no time never does.
+        let failure = failure.with_retry_after(wait);
+        self.0 = Some((facing, failure.clone()));
+        failure
     }
 }
 

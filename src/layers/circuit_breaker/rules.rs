@@ -31,17 +31,20 @@ impl Rules {
     }
 
     /// Nanoseconds since the beginning.
+    #[inline]
     pub(super) fn nanos(&self) -> u64 {
         nanos(time::now().saturating_duration_since(self.epoch))
     }
 
-    /// Each key has a jitter of its own, the same in each run.
-    pub(super) fn seed(&self, key: &str) -> Option<u64> {
+    /// Each key has a jitter of its own, the same in each run and whatever the layer is called.
+    pub(super) fn seed(&self, name: &str) -> Option<u64> {
+        let key = name.get(self.name.len() + 1..).unwrap_or_default();
         let mix = |seed: u64| key.bytes().fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
         self.config.seed.map(mix)
     }
 
     /// The bucket of now.
+    #[inline]
     pub(super) fn bucket(&self) -> u64 {
         self.nanos() / self.width
     }
@@ -54,6 +57,7 @@ impl Rules {
 }
 
 /// Up to 584 years.
+#[inline]
 const fn nanos(duration: Duration) -> u64 {
     const SECOND: u64 = 1_000_000_000;
     duration.as_secs().saturating_mul(SECOND).saturating_add(duration.subsec_nanos() as u64)

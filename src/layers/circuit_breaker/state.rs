@@ -11,7 +11,6 @@ use crate::time::{self, Instant};
 
 use super::circuit::Circuit;
 use super::handle::CircuitSnapshot;
-use super::name::shown;
 use super::probes::Ticket;
 use super::refusal::{Facing, Refusal};
 use super::rules::Rules;
@@ -28,8 +27,8 @@ pub(super) const GATE: &str = "circuit_breaker";
 pub(super) struct State {
     word: Word,
     kept: Mutex<Option<Box<Kept>>>,
-    /// Empty where calls are not told apart.
-    key: Arc<str>,
+    /// As facts show it: the layer's name, and the key where it has one.
+    pub(super) name: Arc<str>,
     pub(super) rules: Arc<Rules>,
 }
 
@@ -43,16 +42,17 @@ struct Kept {
 // === impl State ===
 
 impl State {
-    pub(super) fn new(rules: &Arc<Rules>, key: Arc<str>) -> Self {
+    pub(super) fn new(rules: &Arc<Rules>, name: Arc<str>) -> Self {
         Self {
             word: Word::new(!rules.config.learns()),
             kept: Mutex::new(None),
-            key,
+            name,
             rules: Arc::clone(rules),
         }
     }
 
     /// The generation a call passes in, if calls pass without asking.
+    #[inline]
     pub(super) fn passes(&self) -> Option<u16> {
         let told = self.word.told();
         told.passes.then_some(told.generation)
@@ -77,7 +77,7 @@ impl State {
         match answer {
             Ok(ticket) => {
                 if ticket.is_some() {
-                    self.shown(|key| self.rules.facts.emit(&Fact::Probe { call, key }));
+                    self.rules.facts.emit(&Fact::Probe { call, key: &self.name });
                 }
                 Ok((generation, ticket))
             }
@@ -98,12 +98,11 @@ impl State {
         let Kept { circuit, refusal } = kept;
         let (generation, state) = (circuit.generation(), circuit.state(at.now));
         let facing = Facing { generation, state, failures: circuit.failures(at) };
-        refusal.of(facing, wait, || self.shown(str::to_owned))
+        refusal.of(facing, wait, &self.name)
     }
 
     fn refused(&self, call: CallId, failure: Failure) -> Failure {
-        let rules = &self.rules;
-        self.shown(|key| rules.facts.emit(&Fact::Refused { call, gate: GATE, key, failure: &failure }));
+        self.rules.facts.emit(&Fact::Refused { call, gate: GATE, key: &self.name, failure: &failure });
         failure
     }
 
@@ -116,6 +115,7 @@ impl State {
     }
 
     /// A success that told nothing but that it is one.
+    #[inline]
     pub(super) fn succeed(&self, generation: u16) -> Counted {
         if !self.rules.config.counts_successes() {
             let told = self.word.told();
@@ -144,7 +144,7 @@ impl State {
         });
         self.tell_change(change);
         if lost {
-            self.shown(|key| self.rules.facts.emit(&Fact::CacheLost { key }));
+            self.rules.facts.emit(&Fact::CacheLost { key: &self.name });
         }
     }
 
@@ -162,13 +162,8 @@ impl State {
         if counted {
             snapshot.last_outcome = Some(Verdict::Success);
         }
-        snapshot.key = self.shown(str::to_owned);
+        snapshot.key = self.name.to_string();
         snapshot
-    }
-
-    /// The circuit's name, as it shows.
-    pub(super) fn shown<T>(&self, tell: impl FnOnce(&str) -> T) -> T {
-        shown(&self.rules.name, &self.key, tell)
     }
 
     #[cfg(test)]
@@ -178,7 +173,8 @@ impl State {
 
     fn tell_change(&self, change: Option<Change>) {
         if let Some(Change { from, to, cause, rest }) = change {
-            self.shown(|key| self.rules.facts.emit(&Fact::Transition { key, from, to, cause, rest }));
+            let key = &*self.name;
+            self.rules.facts.emit(&Fact::Transition { key, from, to, cause, rest });
         }
     }
 
@@ -209,7 +205,7 @@ impl State {
         let generation = self.word.told().generation;
         let kept = slot.get_or_insert_with(|| {
             Box::new(Kept {
-                circuit: Circuit::new(generation, rules.seed(&self.key)),
+                circuit: Circuit::new(generation, rules.seed(&self.name)),
                 refusal: Refusal::default(),
             })
         });

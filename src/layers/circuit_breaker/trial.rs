@@ -37,6 +37,7 @@ pub struct Trial {
 // === impl Trial ===
 
 impl Trial {
+    #[inline]
     pub(super) fn new<R: Ask>(
         state: Arc<State>,
         request: &R,
@@ -45,21 +46,12 @@ impl Trial {
     ) -> Self {
         let config = &state.rules.config;
         let begun = if config.slow.is_some() { state.rules.nanos() } else { 0 };
-        let input = if config.weighs() { request.cost().input } else { 0 };
-        Self {
-            call,
-            begun,
-            input: u32::try_from(input).unwrap_or(u32::MAX),
-            output: 0,
-            ticket,
-            generation,
-            has_output: false,
-            slow: false,
-            state,
-        }
+        let input = if config.weighs() { input(request) } else { 0 };
+        Self { call, begun, input, output: 0, ticket, generation, has_output: false, slow: false, state }
     }
 
     /// The first output came, or whatever takes its place.
+    #[inline]
     fn begin(&mut self) {
         self.has_output = true;
         if let Some(slow) = self.state.rules.config.slow {
@@ -68,17 +60,24 @@ impl Trial {
         }
     }
 
+    #[inline]
     fn completed(&mut self, usage: Option<Usage>) {
         if !self.has_output {
             self.begin();
         }
-        if self.ticket.is_none() && !self.slow && self.state.succeed(self.generation) != Counted::No {
-            return;
+        if self.ticket.is_some() || self.slow || self.state.succeed(self.generation) == Counted::No {
+            self.succeeded(usage);
         }
+    }
+
+    /// A success that the circuit must hear of.
+    #[cold]
+    fn succeeded(&self, usage: Option<Usage>) {
         let weight = Weight { slow: self.slow, burnt: 0, usage };
         self.report(Report { verdict: Verdict::Success, weight, stated: None, pauses: false });
     }
 
+    #[cold]
     fn failed(&mut self, failure: &Failure) {
         let verdict = self.verdict(failure);
         let weight = Weight { slow: self.slow, burnt: self.burnt(failure), usage: None };
@@ -111,10 +110,17 @@ impl Trial {
     }
 
     /// Tells the circuit, unless that changes nothing: a probe gives its place back in any case.
+    #[cold]
     fn report(&self, report: Report) {
         if report.verdict != Verdict::Neutral || self.ticket.is_some() {
             self.state.settle(self.generation, self.ticket, &report);
         }
+    }
+
+    #[inline]
+    fn released(&self, outcome: Outcome) {
+        let State { rules, name, .. } = &*self.state;
+        rules.facts.emit(&Fact::Released { call: self.call, gate: GATE, key: name, outcome });
     }
 }
 
@@ -135,7 +141,14 @@ impl Trial {
     }
 }
 
+/// What the input of a request likely is.
+#[cold]
+fn input<R: Ask>(request: &R) -> u32 {
+    u32::try_from(request.cost().input).unwrap_or(u32::MAX)
+}
+
 impl Observer for Trial {
+    #[inline]
     fn see(&mut self, sign: Sign) {
         if let Sign::Output(bytes) = sign {
             self.output = self.output.saturating_add(bytes);
@@ -145,14 +158,21 @@ impl Observer for Trial {
         }
     }
 
+    #[inline]
     fn settle(mut self, how: End<'_>) {
         match how {
-            End::Completed(usage) => self.completed(usage),
-            End::Failed(failure) => self.failed(failure),
-            End::Abandoned => self.report(Report::NEUTRAL),
+            End::Completed(usage) => {
+                self.completed(usage);
+                self.released(Outcome::Completed(usage));
+            }
+            End::Failed(failure) => {
+                self.failed(failure);
+                self.released(Outcome::from(failure));
+            }
+            End::Abandoned => {
+                self.report(Report::NEUTRAL);
+                self.released(Outcome::Abandoned);
+            }
         }
-        let (call, outcome) = (self.call, Outcome::from(how));
-        let rules = &self.state.rules;
-        self.state.shown(|key| rules.facts.emit(&Fact::Released { call, gate: GATE, key, outcome }));
     }
 }

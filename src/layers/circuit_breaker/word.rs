@@ -56,6 +56,7 @@ impl Word {
         Self(AtomicU64::new(encode(told, 0, 0)))
     }
 
+    #[inline]
     pub(super) fn told(&self) -> Told {
         decode(self.0.load(Ordering::Acquire))
     }
@@ -71,6 +72,7 @@ impl Word {
     }
 
     /// Counts a success of this generation in this bucket, if that is all there is to do.
+    #[inline]
     pub(super) fn succeed(&self, generation: u16, bucket: u64) -> Counted {
         let mut word = self.0.load(Ordering::Acquire);
         loop {
@@ -115,6 +117,7 @@ fn encode(told: Told, bucket: u64, count: u32) -> u64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "sixteen bits are meant")]
+#[inline]
 const fn decode(word: u64) -> Told {
     Told {
         generation: (word >> GENERATION_AT) as u16,
