@@ -48,7 +48,11 @@ where
 
     fn call(&mut self, request: R) -> Self::Future {
         match self.admission.admit(&request) {
-            Admit::Granted(permit) => ResponseFuture::calling(self.inner.call(request), Watch::new(permit)),
+            Admit::Granted(permit) => {
+                // On duty before the call is made: it may panic.
+                let permit = Watch::new(permit);
+                ResponseFuture::calling(self.inner.call(request), permit)
+            }
             Admit::Refused(failure) => ResponseFuture::refused(failure),
             Admit::Wait(wait) => ResponseFuture::waiting(wait, self.inner.clone(), request),
         }

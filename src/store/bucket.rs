@@ -17,7 +17,7 @@ pub(super) const ORIGIN: u64 = 1 << 61;
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// The furthest one debt moves the word: a quarter of a year. What is dearer is wrong, and would wrap the word.
-const MOST: u64 = 1 << 53;
+pub(super) const MOST: u64 = 1 << 53;
 
 /// Why a bucket did not give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::chat::{Dimension, Window};
 
-use super::bucket::{Bucket, ORIGIN, pace};
+use super::bucket::{Bucket, MOST, ORIGIN, pace};
 use super::ledger::{Level, Recalibrated};
 use super::quota::{Quota, period};
 
@@ -79,7 +79,9 @@ impl Meter {
             reason = "nanoseconds within a day, and a share above zero"
         )]
         let pace = if share < 1.0 { (pace as f64 / share).ceil() as u64 } else { pace };
-        self.bucket.resize(pace, self.quota.capacity(limit), now);
+        let capacity = self.quota.capacity(limit);
+        // No bucket takes longer to fill than a debt may be: what is slower stands still, and no number would hold it.
+        self.bucket.resize(pace.min(MOST / u64::from(capacity)), capacity, now);
     }
 
     /// The share that is used, from 0 to 1.

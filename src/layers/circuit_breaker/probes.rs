@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::time::Instant;
+use crate::time::{Instant, after};
 
 use super::config::CircuitBreakerConfig;
-use super::rest::after;
 
 /// When a call refused by a half-open circuit may ask again, at the latest. Its probes take about as long as a call, and
 /// nobody knows how long that is; to ask again costs next to nothing.

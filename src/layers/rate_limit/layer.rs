@@ -12,7 +12,7 @@ use crate::gate::{Admission, Admit, Gate};
 use crate::key::KeyBy;
 use crate::keyed::Keyed;
 use crate::store::{Costs, Ledger, Memory, Short, Store};
-use crate::time::{Instant, now};
+use crate::time::{Instant, after, now};
 
 use super::config::{Mode, RateLimitConfig};
 use super::reservation::Reservation;
@@ -231,7 +231,7 @@ fn line_up<K: Store>(
         }
     };
     let config = &state.terms.config;
-    let last = now.checked_add(config.acquire_timeout).unwrap_or(now);
+    let last = after(now, config.acquire_timeout);
     let last = call.first_output_by().map_or(last, |by| by.min(last));
     let may_wait = call.patient && config.mode == Mode::Wait && state.line.waiting() < config.max_waiting;
     if !may_wait || promise > last {
