@@ -5,6 +5,7 @@
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -12,7 +13,7 @@ use support::{Act, Log, Script, Stage, ask, facts, fail, request};
 use tokio::time::{Instant, advance, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use watertight::chat::{
-    Ask, Cost, Dimension, End, Level, Limits, Observer, Request, ToolCall, ToolRequest, Window,
+    Cost, Dimension, Limits, Request, ToolCall, ToolRequest,
 };
 use watertight::event::{Circuit, Fact, Facts};
 use watertight::failure::{Code, Failure};
@@ -23,7 +24,9 @@ use watertight::layers::degradation::{DeferConfig, DeferQueue, JobStatus, Memory
 use watertight::layers::rate_limit::RateLimitConfig;
 use watertight::layers::{BulkheadLayer, CircuitBreakerLayer, DegradationLayer, TokenAwareRateLimitLayer};
 use watertight::observe::Plain;
-use watertight::store::{Answer, Costs, Ledger, Memory, Quota, Short, Store};
+use watertight::store::{
+    Ahead, Answer, Costs, Ledger, Level, Memory, MemoryLedger, Quota, Recalibrated, Short, Store,
+};
 
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -241,5 +244,381 @@ async fn words_are_found_for_a_wait_without_end() {
     let stage = Stage::new("a", &Log::default(), [Script::head([Act::Fail(failure)])]);
     let reply = DegradationLayer::default().layer(stage).oneshot(request()).await.unwrap();
     let completion = reply.collect().await.unwrap();
-    assert_eq!(completion.degradation().level, Level::Failed);
+    assert_eq!(completion.degradation().level, watertight::chat::Level::Failed);
+}
+
+// === keys without end ===
+
+/// Keys that none of those before has: as many as fill every lock of a small map several times over.
+fn keys(from: &'static str) -> impl Iterator<Item = Request> {
+    (0..1_000).map(move |n| request().attach(Key::new(format!("{from}-{n}"))))
+}
+
+/// Scenario: circuits by key with room for few. They open, some are tried and the trial is dropped, and then nobody
+/// ever calls those keys again; a day later others come.
+/// Expected: the new keys MUST be taken in; and while the circuits are fresh, none MUST be forgotten.
+#[tokio::test(start_paused = true)]
+async fn circuits_that_nobody_calls_again_make_room() {
+    for tried in [false, true] {
+        let config = CircuitBreakerConfig {
+            key: KeyBy::Attached,
+            max_keys: 64,
+            failures: Some(1),
+            jitter: 0.0,
+            ..CircuitBreakerConfig::default()
+        };
+        let (facts, told) = facts();
+        let breaker = CircuitBreakerLayer::new(config).unwrap().facts(&facts);
+        let mut down = breaker.layer(Stage::new("a", &Log::default(), [Script::fails(Code::Server)]));
+        let mut hang = breaker.layer(Stage::new("a", &Log::default(), [Script::head([Act::Hang])]));
+        let mut up = breaker.layer(Stage::new("a", &Log::default(), [Script::says("word")]));
+        for key in keys("old") {
+            let _ = ask(&mut down, key).await;
+        }
+        if tried {
+            advance(secs(31)).await;
+            for key in keys("old") {
+                let _ = hang.ready().await.unwrap().call(key).now_or_never();
+            }
+        }
+        told.lock().unwrap().clear();
+        let mut refused = 0;
+        for key in keys("soon") {
+            refused += usize::from(ask(&mut up, key).await.1.is_err());
+        }
+        assert_eq!(refused, 1_000, "all of them are sick");
+        assert_eq!(told.lock().unwrap().iter().filter(|fact| *fact == "refused").count(), 1_000);
+        for key in keys("new").take(100) {
+            // What succeeded lately is not forgotten either.
+            advance(secs(24 * 60 * 60)).await;
+            let (_, end) = ask(&mut up, key).await;
+            assert_eq!(end.map_err(|failure| failure.message().to_owned()), Ok(()), "tried: {tried}");
+        }
+    }
+}
+
+/// Scenario: limits by key with room for few, whose provider tells each key a limit that is none of ours; those keys are
+/// never called again, and a day later others come.
+/// Expected: the new keys MUST be taken in; within the minute the told limits MUST not be forgotten.
+#[tokio::test(start_paused = true)]
+async fn told_limits_of_keys_that_nobody_calls_again_make_room() {
+    let config = RateLimitConfig { key: KeyBy::Attached, max_keys: 64, ..RateLimitConfig::default() };
+    let limit = TokenAwareRateLimitLayer::new(config).unwrap();
+    let mut service = limit.layer(service_fn(async |_: Request| {
+        let mut head = watertight::chat::Head::of("a");
+        let requests = head.limits.entry(Dimension::Requests);
+        (requests.limit, requests.remaining) = (Some(60), Some(59));
+        let end = watertight::chat::Completion::new(
+            watertight::chat::Message::text(watertight::chat::Role::Assistant, "word"),
+            watertight::chat::Stop::End,
+            None,
+        );
+        let end = Ok(watertight::chat::Event::Completed(Box::new(end)));
+        Ok::<_, Failure>(watertight::chat::Reply::new(head, futures_util::stream::iter([end])))
+    }));
+    let mut answered = async |from| {
+        let mut answered = 0;
+        for key in keys(from) {
+            answered += usize::from(ask(&mut service, key).await.1.is_ok());
+        }
+        answered
+    };
+    assert_eq!(answered("old").await, 64);
+    advance(secs(30)).await;
+    assert_eq!(answered("soon").await, 0);
+    advance(secs(24 * 60 * 60)).await;
+    assert_eq!(answered("new").await, 64);
+}
+
+// === ledgers out of their range ===
+
+fn ledger(quotas: &[Quota]) -> impl Ledger {
+    Memory::default().open("key", quotas)
+}
+
+fn reserve(ledger: &impl Ledger, costs: &Costs, now: Instant) -> Result<(), Short> {
+    match ledger.reserve(costs, now) {
+        Answer::Now(answer) => answer,
+        Answer::Later(_) => unreachable!("it is in memory"),
+    }
+}
+
+const MANY: Costs = Costs { requests: u32::MAX, input: u32::MAX, output: u32::MAX, tokens: u32::MAX };
+const ONE: Costs = Costs { requests: 1, input: 1, output: 1, tokens: 1 };
+
+/// Scenario: debts and refunds of the largest figures there are, thousands of times, on the slowest quotas.
+/// Expected: nothing MUST panic or turn into its opposite: debts refuse, refunds let in no more than a full bucket.
+#[tokio::test(start_paused = true)]
+async fn no_heap_of_debts_or_refunds_turns_a_ledger_over() {
+    let day = [Quota::new(Dimension::TokensPerDay, 1), Quota::new(Dimension::RequestsPerDay, 1)];
+    let (owing, spoilt) = (ledger(&day), ledger(&day));
+    let now = Instant::now();
+    for _ in 0..5_000 {
+        owing.owe(&MANY, now);
+        spoilt.give_back(&MANY);
+    }
+    assert!(matches!(reserve(&owing, &ONE, now), Err(Short::Until(until)) if until > now + secs(86_400)));
+    assert_eq!(owing.levels(now)[0].remaining, 0);
+    assert_eq!(reserve(&spoilt, &ONE, now), Ok(()));
+    assert!(matches!(reserve(&spoilt, &ONE, now), Err(Short::Until(_))));
+}
+
+fn told(limit: Option<u64>, remaining: u64, reset: Option<Duration>) -> Limits {
+    let mut limits = Limits::default();
+    let tokens = limits.entry(Dimension::Tokens);
+    (tokens.limit, tokens.remaining, tokens.reset) = (limit, Some(remaining), reset);
+    limits
+}
+
+/// Scenario: a header that says nothing is left for centuries, where we have no quota of our own, and where we have.
+/// Expected: it MUST be believed for no more than a day.
+#[tokio::test(start_paused = true)]
+async fn no_reset_stops_a_key_for_longer_than_a_day() {
+    for quotas in [vec![], vec![Quota::new(Dimension::Tokens, 60)]] {
+        for reset in [Duration::MAX, secs(999_999_999), secs(10 * 86_400)] {
+            let ledger = ledger(&quotas);
+            let now = Instant::now();
+            ledger.calibrate(&told(Some(100), 0, Some(reset)), 0.0, now);
+            assert!(reserve(&ledger, &ONE, now).is_err());
+            assert_eq!(reserve(&ledger, &ONE, now + secs(86_400)), Ok(()), "{reset:?}, {quotas:?}");
+        }
+    }
+}
+
+/// Scenario: a limit of zero, told by a service of the user's own.
+/// Expected: that dimension's figures MUST be left out.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_zero_says_nothing() {
+    for quotas in [vec![], vec![Quota::new(Dimension::Tokens, 60).guessed()]] {
+        let (ledger, now) = (ledger(&quotas), Instant::now());
+        assert!(ledger.calibrate(&told(Some(0), 0, Some(secs(60))), 0.0, now).is_empty());
+        assert_eq!(reserve(&ledger, &ONE, now), Ok(()));
+    }
+}
+
+/// Scenario: a call takes a thousand tokens of a dimension of which nothing is known; then ten are told to be left; then
+/// the call gives its thousand back. Another takes six of the ten and gives them back.
+/// Expected: what was never taken from the ten MUST not be given to them; the six MUST.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_before_a_figure_is_not_given_back_to_it() {
+    let (ledger, now) = (ledger(&[]), Instant::now());
+    let cost = |tokens| Costs { requests: 1, input: tokens, output: 0, tokens };
+    reserve(&ledger, &cost(1_000), now).unwrap();
+    ledger.calibrate(&told(Some(10_000), 10, Some(secs(60))), 0.0, now);
+    ledger.give_back(&cost(1_000));
+    let left = || ledger.levels(now)[0].remaining;
+    assert_eq!(left(), 10);
+    reserve(&ledger, &cost(6), now).unwrap();
+    assert_eq!(left(), 4);
+    ledger.give_back(&cost(6));
+    assert_eq!(left(), 10);
+}
+
+// === budgets ===
+
+/// Scenario: a call puts the whole of a window aside and hangs. A window later another uses three windows' worth. Only
+/// then is the first dropped, unused.
+/// Expected: what the first window had left MUST not pay for what was used after it.
+#[tokio::test(start_paused = true)]
+async fn a_window_that_is_long_over_pays_no_later_debt() {
+    let config = BudgetConfig { tokens: 100, ..BudgetConfig::default() };
+    let (mut budget, start) = (Budget::default(), Instant::now());
+    let first = budget.reserve(&config, 90, start).unwrap();
+    budget.reserve(&config, 300, start + secs(61)).unwrap();
+    let debt = |budget: &mut Budget, at| budget.state(&config, start + secs(at)).0;
+    assert_eq!(debt(&mut budget, 122), 200);
+    budget.settle(first, 0, || start + secs(122));
+    assert_eq!(debt(&mut budget, 122), 200);
+    // The debt of its own window is paid back, however late.
+    let mut budget = Budget::default();
+    let dear = budget.reserve(&config, 300, start).unwrap();
+    assert_eq!(debt(&mut budget, 61), 200);
+    budget.settle(dear, 50, || start + secs(61));
+    assert_eq!(debt(&mut budget, 61), 0);
+}
+
+// === lines ===
+
+/// Scenario: a task that has used up what the runtime lets it do at once joins the line first; one that is fresh joins
+/// it second.
+/// Expected: the first MUST be let in first.
+#[tokio::test(start_paused = true)]
+async fn the_line_is_in_the_order_of_calls_whatever_the_runtime_lets_a_task_do() {
+    let config = RateLimitConfig { max_concurrency: Some(1), ..RateLimitConfig::from_headers() };
+    let limit = TokenAwareRateLimitLayer::new(config).unwrap();
+    let log = Log::default();
+    let stage = |name| {
+        Stage::new(name, &log, [Script::body([Act::Wait(1_000), Act::Text("word"), Act::Done])])
+    };
+    let mut held = limit.layer(stage("held"));
+    let held = tokio::spawn(async move { ask(&mut held, request()).await.1 });
+    tokio::task::yield_now().await;
+    let mut waits = limit.layer(stage("waits"));
+    let waits = tokio::spawn(async move { ask(&mut waits, request()).await.1 });
+    tokio::task::yield_now().await;
+    let (mut first, mut second) = (limit.layer(stage("first")), limit.layer(stage("second")));
+    let first = tokio::spawn(async move {
+        let service = first.ready().await.unwrap();
+        // Whatever it may do in one go is done.
+        std::future::poll_fn(|cx| {
+            while tokio::task::coop::has_budget_remaining() {
+                let spent = std::pin::pin!(tokio::task::coop::consume_budget()).as_mut().poll_unpin(cx);
+                if spent.is_pending() {
+                    break;
+                }
+            }
+            std::task::Poll::Ready(())
+        })
+        .await;
+        let call = service.call(request());
+        support::read(call.await.unwrap()).await.1
+    });
+    let second = tokio::spawn(async move { ask(&mut second, request()).await.1 });
+    for task in [held, waits, first, second] {
+        timeout(secs(60), task).await.unwrap().unwrap().unwrap();
+    }
+    assert_eq!(log.calls(), ["held", "waits", "first", "second"]);
+}
+
+/// What happens once, in the middle of the next reservation.
+type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// Ledgers in memory, with a hook.
+#[derive(Clone, Default)]
+struct Hooked(Hook);
+
+struct HookedLedger(MemoryLedger, Hook);
+
+impl Store for Hooked {
+    type Ledger = HookedLedger;
+
+    fn open(&self, key: &str, quotas: &[Quota]) -> HookedLedger {
+        HookedLedger(Memory::default().open(key, quotas), Arc::clone(&self.0))
+    }
+}
+
+impl Ledger for HookedLedger {
+    fn reserve(&self, costs: &Costs, now: Instant) -> Answer<Result<(), Short>> {
+        let hook = self.1.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.0.reserve(costs, now)
+    }
+
+    fn promise(&self, costs: &Costs, ahead: &Ahead, now: Instant) -> Result<Instant, Short> {
+        self.0.promise(costs, ahead, now)
+    }
+
+    fn give_back(&self, costs: &Costs) {
+        self.0.give_back(costs);
+    }
+
+    fn owe(&self, costs: &Costs, now: Instant) {
+        self.0.owe(costs, now);
+    }
+
+    fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated> {
+        self.0.calibrate(limits, headroom, now)
+    }
+
+    fn freeze(&self, until: Instant, now: Instant) {
+        self.0.freeze(until, now);
+    }
+
+    fn slow_down(&self, share: f64, until: Instant, now: Instant) {
+        self.0.slow_down(share, until, now);
+    }
+
+    fn used(&self, now: Instant) -> f64 {
+        self.0.used(now)
+    }
+
+    fn capacity(&self, dimension: Dimension) -> Option<u64> {
+        self.0.capacity(dimension)
+    }
+
+    fn levels(&self, now: Instant) -> Vec<Level> {
+        self.0.levels(now)
+    }
+
+    fn frozen_until(&self, now: Instant) -> Option<Instant> {
+        self.0.frozen_until(now)
+    }
+
+    fn is_as_new(&self, now: Instant) -> bool {
+        self.0.is_as_new(now)
+    }
+}
+
+impl std::fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+impl std::fmt::Debug for HookedLedger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Scenario: a dear call holds the one slot for the moment in which it learns that its tokens are not there; just then a
+/// cheap one comes, finds no slot and goes to the head of the line. The dear one is refused.
+/// Expected: the cheap one MUST be let in at once, and not find out at the end of its wait that the slot was free.
+#[tokio::test(start_paused = true)]
+async fn a_slot_held_for_a_moment_is_not_missed_by_the_line() {
+    let store = Hooked::default();
+    let config = RateLimitConfig {
+        max_concurrency: Some(1),
+        tokens_per_minute: Some(60),
+        ..RateLimitConfig::from_headers()
+    };
+    let limit = TokenAwareRateLimitLayer::with_store(store.clone(), config).unwrap();
+    let layer = limit.clone();
+    let asks = |input| {
+        let service = service_fn(async |_: Request| Ok::<_, Failure>(Plain(())));
+        let mut service = layer.layer(service);
+        let asked = request().attach(Cost { input, output: Some(0) });
+        let mut call = Box::pin(service.call(asked));
+        let first = call.as_mut().now_or_never();
+        (call, first)
+    };
+    assert!(asks(30).1.is_some());
+    let waiting = Arc::new(Mutex::new(None));
+    let (kept, cheap) = (Arc::clone(&waiting), limit.clone());
+    *store.0.lock().unwrap() = Some(Box::new(move || {
+        let service = service_fn(async |_: Request| Ok::<_, Failure>(Plain(())));
+        let mut service = cheap.layer(service);
+        let mut call = Box::pin(service.call(request().attach(Cost { input: 1, output: Some(0) })));
+        assert!(call.as_mut().now_or_never().is_none(), "it finds no slot");
+        *kept.lock().unwrap() = Some(call);
+    }));
+    // Sixty are back in half a minute, and nobody waits as long.
+    assert!(asks(60).1.is_some_and(|answer| answer.is_err()));
+    let call = waiting.lock().unwrap().take().unwrap();
+    assert!(timeout(secs(1), call).await.unwrap().is_ok());
+    assert_eq!(limit.snapshot().keys[0].in_flight, 0);
+}
+
+/// Scenario: threads race for the one slot of a limit, thousands of times; each gives it back at once.
+/// Expected: nobody MUST be forgotten in line: all MUST be answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nobody_is_forgotten_in_line_while_threads_race() {
+    let config = RateLimitConfig { max_concurrency: Some(1), ..RateLimitConfig::from_headers() };
+    let limit = TokenAwareRateLimitLayer::new(config).unwrap();
+    let racers = (0..4).map(|_| {
+        let mut service = limit.layer(service_fn(async |_: ToolRequest| Ok::<_, Failure>(Plain(()))));
+        tokio::spawn(async move {
+            for _ in 0..20_000 {
+                service.ready().await.unwrap().call(tool_request()).await?;
+            }
+            Ok::<_, Failure>(())
+        })
+    });
+    for racer in racers.collect::<Vec<_>>() {
+        racer.await.unwrap().unwrap();
+    }
+    let snapshot = limit.snapshot().keys.remove(0);
+    assert_eq!((snapshot.in_flight, snapshot.waiting), (0, 0));
 }

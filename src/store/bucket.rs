@@ -19,6 +19,9 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// The furthest one debt moves the word: a quarter of a year. What is dearer is wrong, and would wrap the word.
 pub(super) const MOST: u64 = 1 << 53;
 
+/// The last instant a word may come to: two centuries of debt. What is added to it when a call asks must not wrap it.
+const LAST: u64 = 1 << 63;
+
 /// Why a bucket did not give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dry {
@@ -89,7 +92,8 @@ impl Bucket {
     /// Gives so many back. No clock is needed: what was taken stands in the word.
     pub(super) fn give_back(&self, count: u32) {
         if count > 0 {
-            self.word.fetch_sub(self.weight(u64::from(count)), Ordering::SeqCst);
+            let weight = self.weight(u64::from(count));
+            self.change(|word| word.saturating_sub(weight));
         }
     }
 
@@ -167,9 +171,12 @@ impl Bucket {
         });
     }
 
-    /// Whether it is as good as new: full, and nothing is withheld.
-    pub(super) fn is_full(&self, now: u64) -> bool {
-        self.reset_at.load(Ordering::Relaxed) == NEVER && self.word.load(Ordering::Relaxed) <= now
+    /// Whether it is as good as new, and was for so long: full, and nothing is withheld.
+    pub(super) fn is_full(&self, since: u64, now: u64) -> bool {
+        let reset_at = self.reset_at.load(Ordering::Relaxed);
+        let withheld = if reset_at == NEVER { 0 } else { self.withheld.load(Ordering::Relaxed) };
+        let full_at = self.word.load(Ordering::Relaxed).saturating_sub(withheld);
+        (reset_at == NEVER || reset_at <= now) && full_at.saturating_add(since) <= now
     }
 
     /// What is withheld, and until when.
@@ -215,7 +222,7 @@ impl Bucket {
 
     /// Changes the word, and tells what it was.
     fn change(&self, to: impl Fn(u64) -> u64) -> u64 {
-        let change = self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |word| Some(to(word)));
+        let change = self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |word| Some(to(word).min(LAST)));
         change.unwrap_or_else(|same| same)
     }
 }

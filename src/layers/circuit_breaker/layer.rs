@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use crate::chat::Ask;
+use crate::chat::{Ask, CallId};
 use crate::event::{Fact, Facts};
-use crate::failure::{ConfigError, Failure};
+use crate::failure::{Code, ConfigError, Failure};
 use crate::gate::{Admission, Admit, Gate};
 use crate::key::KeyBy;
 use crate::keyed::Keyed;
@@ -138,14 +138,14 @@ impl<R: Ask> Admission<R> for CircuitBreaker {
     type Permit = Trial;
 
     fn admit(&self, request: &R) -> Admit<Trial> {
+        let call = request.call().id;
         let state = match &self.states {
             States::One(state) => Arc::clone(state),
             States::Many(rules, _) => match self.states.get_or_insert(rules.config.key.of(request)) {
                 Ok(state) => state,
-                Err(failure) => return Admit::Refused(failure),
+                Err(full) => return Admit::Refused(refuse(rules, call, &full)),
             },
         };
-        let call = request.call().id;
         let pass = match state.passes() {
             Some(generation) => (generation, None),
             None => match state.admit(call) {
@@ -157,6 +157,14 @@ impl<R: Ask> Admission<R> for CircuitBreaker {
         state.shown(|key| state.rules.facts.emit(&Fact::Admitted { call, gate: GATE, key, waited }));
         Admit::Granted(Trial::new(state, request, call, pass))
     }
+}
+
+/// There is no room for one more key.
+#[cold]
+fn refuse(rules: &Rules, call: CallId, full: &Failure) -> Failure {
+    let failure = Failure::local(Code::CircuitOpen, full.message());
+    rules.facts.emit(&Fact::Refused { call, gate: GATE, key: &rules.name, failure: &failure });
+    failure
 }
 
 /// What tests look at.

@@ -224,6 +224,8 @@ fn line_up<K: Store>(
     counted: bool,
     now: Instant,
 ) -> Admit<Reservation<K>> {
+    // It may have held for a moment what the head of the line looked for just then.
+    state.line.wake();
     let promise = match state.ledger.promise(&costs, &state.line.ahead(), now) {
         Ok(promise) | Err(Short::Until(promise)) => promise,
         Err(Short::Never { dimension, capacity }) => {
