@@ -8,20 +8,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt, stream};
 use support::{Act, Log, Script, Stage, ask, facts, fail, request};
 use tokio::time::{Instant, advance, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use watertight::chat::{
-    Cost, Dimension, Limits, Request, ToolCall, ToolRequest,
+    Completion, Cost, Dimension, Event, Head, Limits, Message, Reply, Request, Role, Stop, ToolCall, ToolRequest,
+    Usage,
 };
 use watertight::event::{Circuit, Fact, Facts};
 use watertight::failure::{Code, Failure};
 use watertight::key::{Key, KeyBy};
 use watertight::layers::bulkhead::{Budget, BudgetConfig, BulkheadConfig};
-use watertight::layers::circuit_breaker::CircuitBreakerConfig;
+use watertight::layers::circuit_breaker::{CircuitBreakerConfig, SlowConfig};
 use watertight::layers::degradation::{DeferConfig, DeferQueue, JobStatus, MemoryQueue};
-use watertight::layers::rate_limit::RateLimitConfig;
+use watertight::layers::rate_limit::{AdaptiveConfig, LimitProfile, RateLimitConfig};
 use watertight::layers::{BulkheadLayer, CircuitBreakerLayer, DegradationLayer, TokenAwareRateLimitLayer};
 use watertight::observe::Plain;
 use watertight::store::{
@@ -305,16 +306,16 @@ async fn told_limits_of_keys_that_nobody_calls_again_make_room() {
     let config = RateLimitConfig { key: KeyBy::Attached, max_keys: 64, ..RateLimitConfig::default() };
     let limit = TokenAwareRateLimitLayer::new(config).unwrap();
     let mut service = limit.layer(service_fn(async |_: Request| {
-        let mut head = watertight::chat::Head::of("a");
+        let mut head = Head::of("a");
         let requests = head.limits.entry(Dimension::Requests);
         (requests.limit, requests.remaining) = (Some(60), Some(59));
-        let end = watertight::chat::Completion::new(
-            watertight::chat::Message::text(watertight::chat::Role::Assistant, "word"),
-            watertight::chat::Stop::End,
+        let end = Completion::new(
+            Message::text(Role::Assistant, "word"),
+            Stop::End,
             None,
         );
-        let end = Ok(watertight::chat::Event::Completed(Box::new(end)));
-        Ok::<_, Failure>(watertight::chat::Reply::new(head, futures_util::stream::iter([end])))
+        let end = Ok(Event::Completed(Box::new(end)));
+        Ok::<_, Failure>(Reply::new(head, stream::iter([end])))
     }));
     let mut answered = async |from| {
         let mut answered = 0;
@@ -621,4 +622,226 @@ async fn nobody_is_forgotten_in_line_while_threads_race() {
     }
     let snapshot = limit.snapshot().keys.remove(0);
     assert_eq!((snapshot.in_flight, snapshot.waiting), (0, 0));
+}
+
+// === whatever is valid ===
+
+/// Numbers that are drawn from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn of<T: Copy>(&mut self, any: &[T]) -> T {
+        any[usize::try_from(self.roll(any.len() as u64)).unwrap()]
+    }
+
+    fn count(&mut self) -> u32 {
+        self.of(&[1, 2, 7, 60, 1_000, 1_000_000, u32::MAX / 2, u32::MAX - 1, u32::MAX])
+    }
+
+    fn tokens(&mut self) -> u64 {
+        self.of(&[0, 1, 59, 4_096, 1 << 31, u64::from(u32::MAX), 1 << 53, u64::MAX - 1, u64::MAX])
+    }
+
+    fn time(&mut self) -> Duration {
+        let day = secs(86_400);
+        self.of(&[Duration::from_nanos(1), Duration::from_millis(1), secs(1), secs(60), day, 400 * day, Duration::MAX])
+    }
+
+    fn share(&mut self) -> f64 {
+        self.of(&[f64::MIN_POSITIVE, 1e-9, 0.01, 0.5, 1.0])
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.roll(2) == 0).then(|| make(self))
+    }
+
+    fn key(&mut self) -> KeyBy {
+        self.of(&[KeyBy::Nothing, KeyBy::Attached, KeyBy::Model, KeyBy::Caller])
+    }
+
+    fn limit(&mut self) -> RateLimitConfig {
+        RateLimitConfig {
+            profile: self.of(&[LimitProfile::Openai, LimitProfile::Anthropic, LimitProfile::Deepseek, LimitProfile::Headers]),
+            requests_per_minute: self.maybe(Self::count),
+            tokens_per_minute: self.maybe(Self::count),
+            input_tokens_per_minute: self.maybe(Self::count),
+            output_tokens_per_minute: self.maybe(Self::count),
+            requests_per_day: self.maybe(Self::count),
+            tokens_per_day: self.maybe(Self::count),
+            max_concurrency: self.maybe(Self::count),
+            burst: self.maybe(Self::share),
+            initial_fill: self.maybe(Self::share),
+            acquire_timeout: self.time(),
+            max_waiting: self.of(&[1, 3, usize::MAX]),
+            output_guess: self.count(),
+            headroom: self.maybe(Self::share),
+            slow_down_share: self.share(),
+            slow_down_for: self.time(),
+            adaptive: self.maybe(|dice| AdaptiveConfig {
+                min: 1,
+                backoff: dice.share(),
+                late_first_output: dice.maybe(Self::time),
+            }),
+            key: self.key(),
+            max_keys: self.of(&[1, 64, usize::MAX]),
+            ..RateLimitConfig::default()
+        }
+    }
+
+    fn bulkhead(&mut self) -> BulkheadConfig {
+        BulkheadConfig {
+            key: self.key(),
+            max_concurrent: self.maybe(Self::count),
+            max_waiting: self.of(&[0, 1, u32::MAX]),
+            max_wait: self.time(),
+            budget: self.maybe(|dice| BudgetConfig {
+                tokens: dice.tokens(),
+                window: dice.time(),
+                warn_at: dice.maybe(Self::share),
+                strict: dice.roll(2) == 0,
+            }),
+            max_keys: self.of(&[1, 64, usize::MAX]),
+        }
+    }
+
+    fn breaker(&mut self) -> CircuitBreakerConfig {
+        let rest = self.time();
+        CircuitBreakerConfig {
+            key: self.key(),
+            max_keys: self.of(&[1, 64, usize::MAX]),
+            failures: self.maybe(|dice| dice.of(&[1, 2, 10_000])),
+            failures_within: self.time(),
+            ratio: self.maybe(Self::share),
+            min_calls: self.count(),
+            window: self.time(),
+            slow: self.maybe(|dice| SlowConfig { first_output: dice.time(), ratio: dice.share() }),
+            count_rate_limited: self.roll(2) == 0,
+            token_trip: self.maybe(|dice| dice.tokens().max(1)),
+            waste_budget: self.maybe(|dice| dice.tokens().max(1)),
+            anomaly: self.maybe(|dice| dice.of(&[1.0, 10.0, f64::MAX])),
+            cache_lost: self.roll(2) == 0,
+            rest,
+            growth: self.of(&[1.0, 2.0, 1e300, f64::MAX]),
+            max_rest: rest.max(self.time()),
+            forgive: self.time(),
+            jitter: self.of(&[0.0, f64::MIN_POSITIVE, 0.2, 1.0]),
+            quota_rest: self.time(),
+            max_stated: self.time(),
+            probes: self.of(&[1, 2, 10_000]),
+            successes: self.count(),
+            lease: self.time(),
+            ramp: self.maybe(Self::time),
+            seed: Some(self.roll(9)),
+            ..CircuitBreakerConfig::default()
+        }
+    }
+
+    fn limits(&mut self) -> Limits {
+        let mut limits = Limits::default();
+        for dimension in [Dimension::Requests, Dimension::Tokens, Dimension::InputTokens, Dimension::TokensPerDay] {
+            if self.roll(3) == 0 {
+                let window = limits.entry(dimension);
+                window.limit = self.maybe(Self::tokens);
+                window.remaining = self.maybe(Self::tokens);
+                window.reset = self.maybe(Self::time);
+            }
+        }
+        limits
+    }
+
+    fn failure(&mut self) -> Failure {
+        let code = self.of(&[Code::RateLimited, Code::QuotaExhausted, Code::Server, Code::InvalidRequest]);
+        let words = self.of(&["slow_down", "scripted"]);
+        Failure::new(code, words).with_retry_after(self.maybe(Self::time)).with_limits(self.limits())
+    }
+
+    /// What one call meets: its stream, and where it stops.
+    fn reply(&mut self) -> Result<(Head, Vec<Result<Event, Failure>>), Failure> {
+        if self.roll(3) == 0 {
+            return Err(self.failure());
+        }
+        let mut head = Head::of("a");
+        head.limits = self.limits();
+        let mut events: Vec<_> = (0..self.roll(3)).map(|_| Ok(Event::text(0, "word"))).collect();
+        match self.roll(3) {
+            0 => {}
+            1 => events.push(Err(self.failure())),
+            _ => {
+                let [input, output, cached_read, cached_write] = [(); 4].map(|()| self.tokens());
+                let usage = self.maybe(|_| Usage { input, output, cached_read, cached_write, ..Usage::default() });
+                let message = Message::text(Role::Assistant, "word");
+                events.push(Ok(Event::Completed(Box::new(Completion::new(message, Stop::End, usage)))));
+            }
+        }
+        Ok((head, events))
+    }
+}
+
+/// Plays one seed: layers of the wildest valid configurations, and forty calls through them, some held, some dropped.
+/// Tells what is still held when all is dropped; a twin forgets its streams in place of dropping them.
+async fn wild(seed: u64, forgets: bool) -> (u64, usize) {
+    let mut dice = Dice(seed);
+    let bulkhead = BulkheadLayer::new(dice.bulkhead());
+    let (limit, breaker) = (TokenAwareRateLimitLayer::new(dice.limit()), CircuitBreakerLayer::new(dice.breaker()));
+    let (Ok(bulkhead), Ok(limit), Ok(breaker)) = (bulkhead, limit, breaker) else { return (0, 0) };
+    let (mut held, mut streams) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        let reply = dice.reply();
+        let service = service_fn(move |_: Request| {
+            let reply = reply.clone();
+            async move { reply.map(|(head, events)| Reply::new(head, stream::iter(events))) }
+        });
+        let mut service = bulkhead.layer(breaker.layer(limit.layer(service)));
+        let mut asked = Request::new(dice.of(&["m", "n", ""])).streaming();
+        if let Some(input) = dice.maybe(Dice::tokens) {
+            asked = asked.attach(Cost { input, output: dice.maybe(Dice::tokens) });
+        }
+        let asked = asked.attach(Key::new(dice.of(&["a", "b", "c", ""])));
+        let mut call = Box::pin(service.ready().await.unwrap().call(asked));
+        match call.as_mut().now_or_never() {
+            Some(Ok(mut reply)) => {
+                for _ in 0..dice.roll(4) {
+                    let _ = reply.next().now_or_never();
+                }
+                if dice.roll(3) == 0 {
+                    streams.push(reply);
+                }
+            }
+            Some(Err(_)) => {}
+            None => held.push(call),
+        }
+        if dice.roll(4) == 0 && !held.is_empty() {
+            let at = usize::try_from(dice.roll(held.len() as u64)).unwrap();
+            let mut call = held.swap_remove(at);
+            drop(call.as_mut().now_or_never());
+        }
+        advance(dice.time().min(secs(400 * 86_400))).await;
+        let _ = (bulkhead.snapshot(), limit.snapshot(), breaker.snapshot(), limit.is_near_limit(0.85));
+    }
+    drop(held);
+    if forgets { std::mem::forget(streams) } else { drop(streams) }
+    let slots: u64 = bulkhead.snapshot().states.iter().map(|state| u64::from(state.in_flight + state.waiting)).sum();
+    let limited = limit.snapshot().keys;
+    let limited: u64 = limited.iter().map(|key| u64::from(key.in_flight) + key.waiting as u64).sum();
+    let probes = breaker.snapshot().circuits.iter().map(|circuit| circuit.probes).sum();
+    (slots + limited, probes)
+}
+
+/// Scenario: hundreds of stacks of gates whose configurations are as wild as validation lets them be, under calls, usage
+/// figures, headers and stated waits of any size, with years between calls.
+/// Expected: nothing MUST panic, and when all calls are gone nothing MUST be held; a twin that forgets
+/// a stream MUST be found out.
+#[tokio::test(start_paused = true)]
+async fn whatever_is_valid_neither_panics_nor_leaks() {
+    let mut found = false;
+    for seed in 0..400 {
+        assert_eq!(wild(seed, false).await, (0, 0), "seed {seed}");
+        found |= wild(seed, true).await != (0, 0);
+    }
+    assert!(found, "the twin");
 }
