@@ -333,7 +333,7 @@ async fn told_limits_of_keys_that_nobody_calls_again_make_room() {
 
 // === ledgers out of their range ===
 
-fn ledger(quotas: &[Quota]) -> impl Ledger {
+fn ledger(quotas: &[Quota]) -> impl Ledger + use<> {
     Memory::default().open("key", quotas)
 }
 
@@ -844,4 +844,65 @@ async fn whatever_is_valid_neither_panics_nor_leaks() {
         found |= wild(seed, true).await != (0, 0);
     }
     assert!(found, "the twin");
+}
+
+/// What a ledger went through: reservations, debts, refunds, headers, freezes and slow times, drawn from a seed.
+fn worn(seed: u64, start: Instant) -> (impl Ledger, Instant) {
+    let mut dice = Dice(seed);
+    let small = |n: u64| u32::try_from(n).unwrap();
+    let quotas = [
+        Quota::new(Dimension::Tokens, 1 + small(dice.roll(5_000))),
+        Quota::new(Dimension::Requests, 1 + small(dice.roll(500))),
+        Quota::new(Dimension::TokensPerDay, 1_000 + small(dice.roll(50_000))),
+    ];
+    let kept = usize::try_from(dice.roll(4)).unwrap();
+    let (ledger, mut now) = (ledger(&quotas[..kept]), start);
+    for _ in 0..3 + dice.roll(30) {
+        let tokens = small(dice.roll(2_000));
+        let costs = Costs { requests: 1, input: tokens, output: 0, tokens };
+        let soon = now + Duration::from_millis(dice.roll(60_000));
+        match dice.roll(9) {
+            0..=2 => drop(reserve(&ledger, &costs, now)),
+            3 => ledger.owe(&costs, now),
+            4 => ledger.give_back(&costs),
+            5 => {
+                let reset = dice.maybe(|dice| Duration::from_millis(dice.roll(90_000)));
+                let limit = dice.maybe(|dice| 1 + dice.roll(4_000));
+                let mut limits = told(limit, dice.roll(3_000), reset);
+                limits.entry(Dimension::InputTokens).remaining = dice.maybe(|dice| dice.roll(3_000));
+                drop(ledger.calibrate(&limits, 0.0, now));
+            }
+            6 => ledger.freeze(soon, now),
+            7 => ledger.slow_down(f64::from(small(1 + dice.roll(9))) / 10.0, soon, now),
+            _ => now += Duration::from_millis(dice.roll(20_000)),
+        }
+    }
+    (ledger, now)
+}
+
+/// Whether a refusal that says `T` is one until then and no longer. At a slow rate a nanosecond a token is rounded up.
+fn is_exact(seed: u64, start: Instant, from: fn(Duration) -> Duration) -> bool {
+    let tokens = 1 + u32::try_from(seed % 700).unwrap();
+    let costs = Costs { requests: 1, input: tokens, output: 0, tokens };
+    let after = |wait| {
+        let (ledger, now) = worn(seed, start);
+        (reserve(&ledger, &costs, now + wait), now)
+    };
+    let (Err(Short::Until(until)), now) = after(Duration::ZERO) else { return true };
+    let wait = from(until.duration_since(now));
+    let early = wait.saturating_sub(Duration::from_micros(100));
+    after(wait).0.is_ok() && (early.is_zero() || after(early).0.is_err())
+}
+
+/// Scenario: thousands of ledgers after whatever they went through, and a call that is refused until an instant; and the
+/// same with instants that are a millisecond off, either way.
+/// Expected: the call MUST be granted then, and not before; the twins MUST be found out.
+#[tokio::test(start_paused = true)]
+async fn refused_until_is_until_whatever_came_before() {
+    let start = Instant::now();
+    for seed in 0..6_000 {
+        assert!(is_exact(seed, start, |wait| wait), "seed {seed}");
+    }
+    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait.saturating_sub(Duration::from_millis(1)))));
+    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait + Duration::from_millis(1))));
 }

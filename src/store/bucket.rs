@@ -118,10 +118,16 @@ impl Bucket {
 
     /// From when on so many are there, if nobody else takes any. More than it holds counts as the last of several.
     pub(super) fn until(&self, count: u64, now: u64) -> u64 {
+        self.grown(count, now, |until| until)
+    }
+
+    /// The same where it grows faster than its period says, in parts: `sooner` tells when what takes until then by the
+    /// period is there. A reset comes when it comes.
+    pub(super) fn grown(&self, count: u64, now: u64, sooner: impl Fn(u64) -> u64) -> u64 {
         let word = self.word.load(Ordering::Relaxed).max(now);
         let whole = self.weight(u64::from(self.capacity()));
-        let from =
-            |word: u64| word.max(now).saturating_add(self.weight(count)).saturating_sub(whole).max(now);
+        let weight = self.weight(count);
+        let from = |word: u64| sooner(word.max(now).saturating_add(weight).saturating_sub(whole).max(now));
         let plain = from(word);
         let reset_at = self.reset_at.load(Ordering::Relaxed);
         if reset_at >= plain {

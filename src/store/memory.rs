@@ -123,7 +123,7 @@ impl MemoryLedger {
                 return Err(Short::Never { dimension, capacity: capacity.into() });
             }
             let count = u64::from(cost.max(1)) + ahead.of(dimension);
-            until = until.max(self.special.hastened(meter.bucket.until(count, now)));
+            until = until.max(meter.bucket.grown(count, now, |until| self.special.hastened(until)));
         }
         if special {
             for (dimension, gauge) in &self.gauges {
@@ -135,7 +135,7 @@ impl MemoryLedger {
 
     fn calibrate_gauge(&self, window: &Window, now: u64) -> Option<Recalibrated> {
         let (_, gauge) = self.gauges.iter().find(|(of, _)| *of == window.dimension)?;
-        let remaining = window.remaining?;
+        let remaining = window.remaining?.min(window.limit.unwrap_or(u64::MAX));
         let reset = window.reset.unwrap_or(UNTOLD).min(LONGEST);
         let until = now.saturating_add(u64::try_from(reset.as_nanos()).unwrap_or(NEVER));
         let changed = gauge.note(remaining, window.limit, until, now);
