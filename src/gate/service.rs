@@ -54,7 +54,13 @@ where
                 ResponseFuture::calling(self.inner.call(request), permit)
             }
             Admit::Refused(failure) => ResponseFuture::refused(failure),
-            Admit::Wait(wait) => ResponseFuture::waiting(wait, self.inner.clone(), request),
+            Admit::Wait(wait) => {
+                // Whatever the readied service holds goes with it: kept here, it could be the very slot that the waiter
+                // needs in the end, and whoever awaits the call keeps this gate.
+                let unready = self.inner.clone();
+                self.inner = unready.clone();
+                ResponseFuture::waiting(wait, unready, request)
+            }
         }
     }
 }
