@@ -13,8 +13,8 @@ use support::{Act, Log, Script, Stage, ask, facts, fail, request};
 use tokio::time::{Instant, advance, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use watertight::chat::{
-    Completion, Cost, Dimension, Event, Head, Limits, Message, Reply, Request, Role, Stop, ToolCall, ToolRequest,
-    Usage,
+    Completion, Cost, Dimension, Event, Head, Limits, Message, Reply, Request, Role, Stop, ToolCall,
+    ToolRequest, Usage,
 };
 use watertight::event::{Circuit, Fact, Facts};
 use watertight::failure::{Code, Failure};
@@ -69,8 +69,11 @@ async fn a_sink_that_panics_takes_no_slot_along() {
             ..BulkheadConfig::default()
         };
         let bulkhead = BulkheadLayer::new(config).unwrap().facts(&facts);
-        let config =
-            RateLimitConfig { max_concurrency: Some(1), tokens_per_minute: Some(60), ..RateLimitConfig::default() };
+        let config = RateLimitConfig {
+            max_concurrency: Some(1),
+            tokens_per_minute: Some(60),
+            ..RateLimitConfig::default()
+        };
         let limit = TokenAwareRateLimitLayer::new(config).unwrap().facts(&facts);
         let breaker = CircuitBreakerLayer::default().facts(&facts);
         let stage = Stage::new("a", &Log::default(), [Script::says("word")]);
@@ -207,7 +210,8 @@ async fn a_rate_slowed_down_to_nearly_nothing_comes_back() {
         };
         let limit = TokenAwareRateLimitLayer::new(config).unwrap();
         let slower = Failure::new(Code::RateLimited, "slow_down: too fast");
-        let down = Stage::new("a", &Log::default(), [Script::head([Act::Fail(slower)]), Script::says("word")]);
+        let down =
+            Stage::new("a", &Log::default(), [Script::head([Act::Fail(slower)]), Script::says("word")]);
         let mut service = limit.layer(down);
         let asked = |input| request().attach(Cost { input, output: Some(0) });
         assert!(ask(&mut service, asked(600)).await.1.is_err());
@@ -309,11 +313,7 @@ async fn told_limits_of_keys_that_nobody_calls_again_make_room() {
         let mut head = Head::of("a");
         let requests = head.limits.entry(Dimension::Requests);
         (requests.limit, requests.remaining) = (Some(60), Some(59));
-        let end = Completion::new(
-            Message::text(Role::Assistant, "word"),
-            Stop::End,
-            None,
-        );
+        let end = Completion::new(Message::text(Role::Assistant, "word"), Stop::End, None);
         let end = Ok(Event::Completed(Box::new(end)));
         Ok::<_, Failure>(Reply::new(head, stream::iter([end])))
     }));
@@ -448,9 +448,8 @@ async fn the_line_is_in_the_order_of_calls_whatever_the_runtime_lets_a_task_do()
     let config = RateLimitConfig { max_concurrency: Some(1), ..RateLimitConfig::from_headers() };
     let limit = TokenAwareRateLimitLayer::new(config).unwrap();
     let log = Log::default();
-    let stage = |name| {
-        Stage::new(name, &log, [Script::body([Act::Wait(1_000), Act::Text("word"), Act::Done])])
-    };
+    let stage =
+        |name| Stage::new(name, &log, [Script::body([Act::Wait(1_000), Act::Text("word"), Act::Done])]);
     let mut held = limit.layer(stage("held"));
     let held = tokio::spawn(async move { ask(&mut held, request()).await.1 });
     tokio::task::yield_now().await;
@@ -649,7 +648,15 @@ impl Dice {
 
     fn time(&mut self) -> Duration {
         let day = secs(86_400);
-        self.of(&[Duration::from_nanos(1), Duration::from_millis(1), secs(1), secs(60), day, 400 * day, Duration::MAX])
+        self.of(&[
+            Duration::from_nanos(1),
+            Duration::from_millis(1),
+            secs(1),
+            secs(60),
+            day,
+            400 * day,
+            Duration::MAX,
+        ])
     }
 
     fn share(&mut self) -> f64 {
@@ -666,7 +673,12 @@ impl Dice {
 
     fn limit(&mut self) -> RateLimitConfig {
         RateLimitConfig {
-            profile: self.of(&[LimitProfile::Openai, LimitProfile::Anthropic, LimitProfile::Deepseek, LimitProfile::Headers]),
+            profile: self.of(&[
+                LimitProfile::Openai,
+                LimitProfile::Anthropic,
+                LimitProfile::Deepseek,
+                LimitProfile::Headers,
+            ]),
             requests_per_minute: self.maybe(Self::count),
             tokens_per_minute: self.maybe(Self::count),
             input_tokens_per_minute: self.maybe(Self::count),
@@ -743,7 +755,9 @@ impl Dice {
 
     fn limits(&mut self) -> Limits {
         let mut limits = Limits::default();
-        for dimension in [Dimension::Requests, Dimension::Tokens, Dimension::InputTokens, Dimension::TokensPerDay] {
+        for dimension in
+            [Dimension::Requests, Dimension::Tokens, Dimension::InputTokens, Dimension::TokensPerDay]
+        {
             if self.roll(3) == 0 {
                 let window = limits.entry(dimension);
                 window.limit = self.maybe(Self::tokens);
@@ -773,7 +787,8 @@ impl Dice {
             1 => events.push(Err(self.failure())),
             _ => {
                 let [input, output, cached_read, cached_write] = [(); 4].map(|()| self.tokens());
-                let usage = self.maybe(|_| Usage { input, output, cached_read, cached_write, ..Usage::default() });
+                let usage =
+                    self.maybe(|_| Usage { input, output, cached_read, cached_write, ..Usage::default() });
                 let message = Message::text(Role::Assistant, "word");
                 events.push(Ok(Event::Completed(Box::new(Completion::new(message, Stop::End, usage)))));
             }
@@ -787,7 +802,8 @@ impl Dice {
 async fn wild(seed: u64, forgets: bool) -> (u64, usize) {
     let mut dice = Dice(seed);
     let bulkhead = BulkheadLayer::new(dice.bulkhead());
-    let (limit, breaker) = (TokenAwareRateLimitLayer::new(dice.limit()), CircuitBreakerLayer::new(dice.breaker()));
+    let (limit, breaker) =
+        (TokenAwareRateLimitLayer::new(dice.limit()), CircuitBreakerLayer::new(dice.breaker()));
     let (Ok(bulkhead), Ok(limit), Ok(breaker)) = (bulkhead, limit, breaker) else { return (0, 0) };
     let (mut held, mut streams) = (Vec::new(), Vec::new());
     for _ in 0..40 {
@@ -824,8 +840,13 @@ async fn wild(seed: u64, forgets: bool) -> (u64, usize) {
         let _ = (bulkhead.snapshot(), limit.snapshot(), breaker.snapshot(), limit.is_near_limit(0.85));
     }
     drop(held);
-    if forgets { std::mem::forget(streams) } else { drop(streams) }
-    let slots: u64 = bulkhead.snapshot().states.iter().map(|state| u64::from(state.in_flight + state.waiting)).sum();
+    if forgets {
+        Box::leak(Box::new(streams));
+    } else {
+        drop(streams);
+    }
+    let slots: u64 =
+        bulkhead.snapshot().states.iter().map(|state| u64::from(state.in_flight + state.waiting)).sum();
     let limited = limit.snapshot().keys;
     let limited: u64 = limited.iter().map(|key| u64::from(key.in_flight) + key.waiting as u64).sum();
     let probes = breaker.snapshot().circuits.iter().map(|circuit| circuit.probes).sum();
@@ -903,6 +924,8 @@ async fn refused_until_is_until_whatever_came_before() {
     for seed in 0..6_000 {
         assert!(is_exact(seed, start, |wait| wait), "seed {seed}");
     }
-    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait.saturating_sub(Duration::from_millis(1)))));
+    assert!(
+        (0..100).any(|seed| !is_exact(seed, start, |wait| wait.saturating_sub(Duration::from_millis(1))))
+    );
     assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait + Duration::from_millis(1))));
 }

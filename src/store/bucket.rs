@@ -228,7 +228,8 @@ impl Bucket {
 
     /// Changes the word, and tells what it was.
     fn change(&self, to: impl Fn(u64) -> u64) -> u64 {
-        let change = self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |word| Some(to(word).min(LAST)));
+        let change =
+            self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |word| Some(to(word).min(LAST)));
         change.unwrap_or_else(|same| same)
     }
 }
