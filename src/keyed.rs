@@ -1,5 +1,6 @@
 //! State by key: bounded, and made anew for whoever was idle so long that nobody can tell.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,13 @@ const SHARDS: usize = 64;
 /// How many keys are looked at for one that is idle before a new key is refused. It bounds the work under the lock;
 /// where nine of ten are busy, an idle one is missed once in 10^11.
 const LOOKS: usize = 256;
+
+/// The longest key that is kept as it came: longer than any id, address or name of a model. What comes with requests can
+/// be as long as a request.
+const LONGEST: usize = 256;
+
+/// How much of a longer key is kept, beside its hash.
+const HEAD: usize = 64;
 
 /// The most keys a layer keeps unless told otherwise: at 200 bytes each, 200 MB at the worst.
 pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -65,7 +73,8 @@ impl<T: Idle> Keyed<T> {
         self.get_or_insert_named(key, |_| make())
     }
 
-    /// The state of a key, made if there is none, with the key for it to keep: the map's own, not a copy.
+    /// The state of a key, made if there is none, with the key for it to keep: the map's own, not a copy. One that is
+    /// longer than 256 bytes is kept as its beginning and its hash.
     ///
     /// # Errors
     /// As for [`get_or_insert`](Self::get_or_insert).
@@ -74,6 +83,7 @@ impl<T: Idle> Keyed<T> {
         key: &str,
         make: impl FnOnce(Arc<str>) -> T,
     ) -> Result<Arc<T>, Failure> {
+        let key = &*self.kept(key);
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash).lock().unwrap_or_else(PoisonError::into_inner);
         let shard = &mut *shard;
@@ -95,6 +105,7 @@ impl<T: Idle> Keyed<T> {
 
     /// The state of a key, if there is one.
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
+        let key = &*self.kept(key);
         let hash = self.hasher.hash_one(key);
         let shard = self.shard(hash).lock().unwrap_or_else(PoisonError::into_inner);
         shard.get(hash, key).map(Arc::clone)
@@ -118,6 +129,16 @@ impl<T: Idle> Keyed<T> {
         let shard =
             |shard: &Mutex<Shard<T>>| shard.lock().unwrap_or_else(PoisonError::into_inner).slots.clone();
         self.shards.iter().flat_map(shard).collect()
+    }
+
+    /// A key as it is kept.
+    fn kept<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        if key.len() <= LONGEST {
+            return Cow::Borrowed(key);
+        }
+        let end = (0..=HEAD).rev().find(|at| key.is_char_boundary(*at)).unwrap_or(0);
+        let head = &key[..end];
+        Cow::Owned(format!("{head}...{:016x}", self.hasher.hash_one(key)))
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<T>> {
@@ -220,6 +241,27 @@ mod tests {
                 None => assert_ne!(again.0.load(Ordering::Relaxed), 0, "{name}"),
             }
         }
+    }
+
+    /// Scenario: keys as long as requests, that differ in their last character alone; one that is as long as may be.
+    /// Expected: each MUST have a state of its own, and the same one again; little of the long ones MUST be kept.
+    #[test]
+    fn a_long_key_is_kept_short() {
+        let keyed = Keyed::new(64_000);
+        let name = |n: u32| format!("{}{n}", "\u{e9}".repeat(100_000));
+        let states: Vec<_> = (0..10).map(|n| keyed.get_or_insert(&name(n), fresh).unwrap()).collect();
+        assert_eq!(keyed.len(), 10);
+        for (n, state) in (0..).zip(&states) {
+            assert!(Arc::ptr_eq(state, &keyed.get(&name(n)).unwrap()));
+        }
+        assert!(keyed.all().iter().all(|(key, _)| key.len() <= LONGEST && key.starts_with('\u{e9}')));
+        let longest = "k".repeat(LONGEST);
+        keyed
+            .get_or_insert_named(&longest, |key| {
+                assert_eq!(*key, *longest);
+                fresh()
+            })
+            .unwrap();
     }
 
     /// Scenario: every key is held, and one more comes; then one is let go of.

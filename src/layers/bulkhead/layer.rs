@@ -195,8 +195,8 @@ impl<R: Ask> Admission<R> for Bulkhead {
 impl ByKey {
     fn state<R: Ask>(&self, request: &R) -> Result<Arc<State>, Failure> {
         let key = self.shared.config.key.of(request);
-        let make = || State::new(&self.shared, key, self.limit.load(Ordering::SeqCst));
-        self.states.get_or_insert(key, make)
+        let make = |key: Arc<str>| State::new(&self.shared, &key, self.limit.load(Ordering::SeqCst));
+        self.states.get_or_insert_named(key, make)
     }
 
     /// There is no room for one more key.
