@@ -57,6 +57,7 @@ pub struct StackConfig {
     /// How long a provider is waited for.
     pub timeout: Clocks,
     /// What single providers have in place of the sections above, by their names.
+    #[serde(deserialize_with = "crate::once::deserialize")]
     pub providers: BTreeMap<String, ProviderConfig>,
 }
 

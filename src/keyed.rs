@@ -3,8 +3,9 @@
 mod found;
 mod shard;
 
+use std::borrow::Cow;
 use std::fmt;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,13 @@ use shard::{Names, Shard};
 
 /// How many locks share the keys, so that two threads seldom meet at one.
 const SHARDS: usize = 64;
+
+/// The longest key that is kept as it came: longer than any id, address or name of a model. What comes with requests can
+/// be as long as a request.
+const LONGEST: usize = 256;
+
+/// How much of a longer key is kept, beside its hash.
+const HEAD: usize = 64;
 
 /// The most keys a layer keeps unless told otherwise: at 200 bytes each, 200 MB at the worst.
 pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -66,7 +74,8 @@ impl<T: Idle> Keyed<T> {
         self.get_or_insert_named(key, |_| make())
     }
 
-    /// The state of a key, made if there is none, with its name for it to keep: the map's own, not a copy.
+    /// The state of a key, made if there is none, with its name for it to keep: the map's own, not a copy. A key that is
+    /// longer than 256 bytes is kept as its beginning and its hash.
     ///
     /// # Errors
     /// As for [`get_or_insert`](Self::get_or_insert).
@@ -76,6 +85,7 @@ impl<T: Idle> Keyed<T> {
         key: &str,
         make: impl FnOnce(Arc<str>) -> T,
     ) -> Result<Arc<T>, Failure> {
+        let key = &*self.kept(key);
         match self.sought(key).recall() {
             Some(state) => Ok(state),
             None => self.find_or_insert(key, make),
@@ -83,8 +93,9 @@ impl<T: Idle> Keyed<T> {
     }
 
     /// The state of a key, if there is one.
+    #[must_use]
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
-        let names = self.names();
+        let (names, key) = (self.names(), &*self.kept(key));
         let hash = names.hash(key);
         self.shard(hash).get(hash, names, key).map(|(_, state)| Arc::clone(state))
     }
@@ -154,6 +165,16 @@ impl<T: Idle> Keyed<T> {
         Names { hasher: &self.hasher, before: self.prefix.len() }
     }
 
+    /// A key as it is kept.
+    fn kept<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        if key.len() <= LONGEST {
+            return Cow::Borrowed(key);
+        }
+        let end = (0..=HEAD).rev().find(|at| key.is_char_boundary(*at)).unwrap_or(0);
+        let head = &key[..end];
+        Cow::Owned(format!("{head}...{:016x}", self.hasher.hash_one(key)))
+    }
+
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<T>> {
         // The table takes its place from the low bits and its tag from the highest seven.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
@@ -218,6 +239,27 @@ mod tests {
                 None => assert_ne!(again.0.load(Ordering::Relaxed), 0, "{name}"),
             }
         }
+    }
+
+    /// Scenario: keys as long as requests, that differ in their last character alone; one that is as long as may be.
+    /// Expected: each MUST have a state of its own, and the same one again; little of the long ones MUST be kept.
+    #[test]
+    fn a_long_key_is_kept_short() {
+        let keyed = Keyed::new(64_000);
+        let name = |n: u32| format!("{}{n}", "\u{e9}".repeat(100_000));
+        let states: Vec<_> = (0..10).map(|n| keyed.get_or_insert(&name(n), fresh).unwrap()).collect();
+        assert_eq!(keyed.len(), 10);
+        for (n, state) in (0..).zip(&states) {
+            assert!(Arc::ptr_eq(state, &keyed.get(&name(n)).unwrap()));
+        }
+        assert!(keyed.all().iter().all(|(key, _)| key.len() <= LONGEST && key.starts_with('\u{e9}')));
+        let longest = "k".repeat(LONGEST);
+        keyed
+            .get_or_insert_named(&longest, |key| {
+                assert_eq!(*key, *longest);
+                fresh()
+            })
+            .unwrap();
     }
 
     /// Scenario: every key is held, and one more comes; then one is let go of.

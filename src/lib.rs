@@ -14,6 +14,7 @@ pub mod keyed;
 pub mod layers;
 pub mod observe;
 mod off;
+mod once;
 #[cfg(feature = "protocols")]
 pub mod protocol;
 #[cfg(feature = "protocols")]

@@ -10,6 +10,15 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// No wait is longer: thirty years, which every clock can add.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
+/// An instant so far from now, or as far as any wait goes: what is too long to be added is no reason not to wait.
+#[must_use]
+pub fn after(now: Instant, wait: Duration) -> Instant {
+    now + wait.min(FAR)
+}
+
 /// The wall clock, anchored once and moved by [`Instant`] from there, so that it stops and jumps with a
 /// paused clock and never runs backwards.
 ///

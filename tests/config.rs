@@ -209,3 +209,20 @@ fn what_cannot_work_is_refused_by_its_path() {
         assert_eq!(error.field, path, "{value}: {error}");
     }
 }
+
+/// Scenario: JSON in which a provider, or the words for a failure, stand twice, which a reader of JSON takes; and JSON
+/// that is nested without end.
+/// Expected: MUST be refused, naming what stands there twice, and never overflow the stack.
+#[test]
+fn what_stands_there_twice_is_refused_by_name() {
+    let twice = |json: &str| serde_json::from_str::<StackConfig>(json).unwrap_err().to_string();
+    let east = r#"{"providers": {"east": {"rate_limit": {"max_concurrency": 1}}, "west": {}, "east": {}}}"#;
+    assert!(twice(east).contains("`east` stands there twice"), "{}", twice(east));
+    let words = r#"{"degradation": {"graceful": {"words": {"SERVER": "a", "SERVER": "b"}}}}"#;
+    assert!(twice(words).contains("`SERVER` stands there twice"), "{}", twice(words));
+    assert!(twice(r#"{"retry": {}, "retry": {}}"#).contains("duplicate field"));
+    for open in [r#"{"providers":"#, r#"{"bulkhead":{"budget":"#, "["] {
+        assert!(serde_json::from_str::<StackConfig>(&open.repeat(100_000)).is_err());
+    }
+    assert!(toml::from_str::<StackConfig>(&format!("providers = {}", "{a=".repeat(100_000))).is_err());
+}

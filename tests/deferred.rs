@@ -282,3 +282,23 @@ fn a_configuration_that_cannot_work_is_refused_by_name() {
     assert_eq!(serde_json::from_str::<DeferConfig>(&text).unwrap(), config());
     assert!(serde_json::from_str::<DeferConfig>(r#"{"retries":1}"#).is_err());
 }
+
+/// Scenario: a job whose service panics, with two workers, and a job behind it.
+/// Expected: the job MUST fail, and not take one worker after the other along; the job behind it MUST be done.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_panics_takes_one_worker_along_and_no_more() {
+    let queue = queue(DeferConfig::default());
+    let service = || {
+        tower::service_fn(|request: Request| async move {
+            assert!(request.model != "panics", "scripted");
+            Stage::new("a", &Log::default(), [Script::says("word")]).oneshot(request).await
+        })
+    };
+    let workers = [(); 2].map(|()| tokio::spawn(queue.worker(Box::new(service()))));
+    let bad = queue.defer(Request::new("panics"), None).await.unwrap();
+    let good = queue.defer(request(), None).await.unwrap();
+    sleep(JOB).await;
+    assert!(matches!(queue.ask(&bad.id, None), JobStatus::Failed(failure) if failure.code() == Code::Server));
+    assert!(matches!(queue.ask(&good.id, None), JobStatus::Done(_)));
+    assert_eq!(workers.iter().filter(|worker| worker.is_finished()).count(), 1);
+}

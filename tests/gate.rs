@@ -269,3 +269,19 @@ async fn a_cancel_is_no_failure() {
     assert_eq!(gate.oneshot(request()).await.unwrap_err().code(), Code::Cancelled);
     assert_eq!(ledger.settled(), [Outcome::Abandoned]);
 }
+
+/// Scenario: one handle over a service of one slot, which the handle took when it was made ready; the admission lets the
+/// call wait, and the handle is kept while it does.
+/// Expected: the call MUST be answered: the slot that the handle holds MUST be had for it, and for the next call, too.
+#[tokio::test(start_paused = true)]
+async fn a_handle_that_is_kept_does_not_keep_the_slot_from_its_own_call() {
+    let ledger = Ledger::default();
+    let stage = Stage::new("a", &Log::default(), [Script::says("word")]);
+    let mut gate = Gate::new(ConcurrencyLimit::new(stage, 1), Says(Word::Later(1_000), ledger.clone()));
+    for _ in 0..3 {
+        let call = gate.ready().await.unwrap().call(request());
+        let reply = timeout(Duration::from_secs(60), call).await.unwrap().unwrap();
+        assert!(support::read(reply).await.1.is_ok());
+    }
+    assert_eq!(ledger.held(), 0);
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The floors, lowest first: a room may name those on its own floor and below.
 const FLOORS: [&[&str]; 8] = [
-    &["off", "time"],
+    &["off", "once", "time"],
     &["chat", "failure", "key"],
     &["keyed", "observe", "event", "store"],
     &["gate"],

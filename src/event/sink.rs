@@ -1,13 +1,15 @@
 //! Where facts go.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::{Fact, Tracing};
 
 /// Takes facts. Closures do; so do pairs, each part in turn.
 ///
-/// It is called on the call's own path: keep it short, and never block.
+/// It is called on the call's own path: keep it short, and never block. A panic in it is the sink's alone: the panic
+/// hook tells of it, and the call goes on.
 pub trait Sink: Send + Sync {
     /// Takes one fact.
     fn emit(&self, fact: &Fact<'_>);
@@ -63,15 +65,16 @@ impl Facts {
         Self::to(sink)
     }
 
-    /// Tells one fact.
+    /// Tells one fact. Facts are told while slots are taken and given back, and while calls are dropped: a panic that
+    /// went up from here would take a slot along, or end the process.
     pub fn emit(&self, fact: &Fact<'_>) {
-        self.0.emit(fact);
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.emit(fact)));
     }
 }
 
 impl Sink for Facts {
     fn emit(&self, fact: &Fact<'_>) {
-        self.0.emit(fact);
+        Self::emit(self, fact);
     }
 }
 

@@ -3,7 +3,8 @@
 //! A [`Gate`] asks its [`Admission`] before a call. Admitted, the call goes to the very service that was polled
 //! ready, with nothing cloned and nothing boxed, and the permit follows the response to its last byte. Refused, the
 //! service stays ready for the next call. Told to wait, the call waits with an unready clone of the service and makes
-//! it ready after the admission: a line of waiters holds none of its slots.
+//! it ready after the admission, and the gate lets go of the readied one: a line of waiters holds none of its slots, nor
+//! does whoever awaits a call and keeps the gate.
 //!
 //! The permit is an [`Observer`](crate::observe::Observer): settled exactly once, with the failure where there is one,
 //! and as abandoned when the call is dropped at any point.

@@ -65,9 +65,19 @@ where
     #[inline]
     fn call(&mut self, request: R) -> Self::Future {
         match self.admission.admit(&request) {
-            Admit::Granted(permit) => ResponseFuture::calling(self.inner.call(request), Watch::new(permit)),
+            Admit::Granted(permit) => {
+                // On duty before the call is made: it may panic.
+                let permit = Watch::new(permit);
+                ResponseFuture::calling(self.inner.call(request), permit)
+            }
             Admit::Refused(failure) => ResponseFuture::refused(failure),
-            Admit::Wait(wait) => ResponseFuture::waiting(wait, self.inner.clone(), request),
+            Admit::Wait(wait) => {
+                // Whatever the readied service holds goes with it: kept here, it could be the very slot that the waiter
+                // needs in the end, and whoever awaits the call keeps this gate.
+                let unready = self.inner.clone();
+                self.inner = unready.clone();
+                ResponseFuture::waiting(wait, unready, request)
+            }
         }
     }
 }

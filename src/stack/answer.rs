@@ -69,7 +69,7 @@ impl<B> Answer<B> {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(wait) = failure.retry_after() {
             // Whole seconds, rounded up: sooner would be too soon.
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         response

@@ -17,7 +17,10 @@ pub(super) const ORIGIN: u64 = 1 << 61;
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// The furthest one debt moves the word: a quarter of a year. What is dearer is wrong, and would wrap the word.
-const MOST: u64 = 1 << 53;
+pub(super) const MOST: u64 = 1 << 53;
+
+/// The last instant a word may come to: two centuries of debt. What is added to it when a call asks must not wrap it.
+const LAST: u64 = 1 << 63;
 
 /// Why a bucket did not give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +95,8 @@ impl Bucket {
     #[inline]
     pub(super) fn give_back(&self, count: u32) {
         if count > 0 {
-            self.word.fetch_sub(self.weight(u64::from(count)), Ordering::SeqCst);
+            let weight = self.weight(u64::from(count));
+            self.change(|word| word.saturating_sub(weight));
         }
     }
 
@@ -117,10 +121,16 @@ impl Bucket {
 
     /// From when on so many are there, if nobody else takes any. More than it holds counts as the last of several.
     pub(super) fn until(&self, count: u64, now: u64) -> u64 {
+        self.grown(count, now, |until| until)
+    }
+
+    /// The same where it grows faster than its period says, in parts: `sooner` tells when what takes until then by the
+    /// period is there. A reset comes when it comes.
+    pub(super) fn grown(&self, count: u64, now: u64, sooner: impl Fn(u64) -> u64) -> u64 {
         let word = self.word.load(Ordering::Relaxed).max(now);
         let whole = self.weight(u64::from(self.capacity()));
-        let from =
-            |word: u64| word.max(now).saturating_add(self.weight(count)).saturating_sub(whole).max(now);
+        let weight = self.weight(count);
+        let from = |word: u64| sooner(word.max(now).saturating_add(weight).saturating_sub(whole).max(now));
         let plain = from(word);
         let reset_at = self.reset_at.load(Ordering::Relaxed);
         if reset_at >= plain {
@@ -170,9 +180,12 @@ impl Bucket {
         });
     }
 
-    /// Whether it is as good as new: full, and nothing is withheld.
-    pub(super) fn is_full(&self, now: u64) -> bool {
-        self.reset_at.load(Ordering::Relaxed) == NEVER && self.word.load(Ordering::Relaxed) <= now
+    /// Whether it is as good as new, and was for so long: full, and nothing is withheld.
+    pub(super) fn is_full(&self, since: u64, now: u64) -> bool {
+        let reset_at = self.reset_at.load(Ordering::Relaxed);
+        let withheld = if reset_at == NEVER { 0 } else { self.withheld.load(Ordering::Relaxed) };
+        let full_at = self.word.load(Ordering::Relaxed).saturating_sub(withheld);
+        (reset_at == NEVER || reset_at <= now) && full_at.saturating_add(since) <= now
     }
 
     /// What is withheld, and until when.
@@ -220,7 +233,8 @@ impl Bucket {
 
     /// Changes the word, and tells what it was.
     fn change(&self, to: impl Fn(u64) -> u64) -> u64 {
-        let change = self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |word| Some(to(word)));
+        let change =
+            self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |word| Some(to(word).min(LAST)));
         change.unwrap_or_else(|same| same)
     }
 }

@@ -10,10 +10,17 @@ use super::ledger::Level;
 /// How long a figure holds whose reset was not told: a minute, the window that most providers count by.
 pub(super) const UNTOLD: Duration = Duration::from_secs(60);
 
+/// The longest a figure holds: a day, the longest window that calls are counted by. A reset further off is wrong, and
+/// would stop a key for good.
+pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What a provider told of one dimension. Before a word on it, and after its reset, nothing is known and all may pass.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     left: AtomicI64,
+    /// What was taken of this figure, and may be given back to it: no more, since what was taken before it was told is
+    /// not missing from it.
+    taken: AtomicI64,
     limit: AtomicI64,
     /// Until when the figure holds; zero before there is one.
     until: AtomicU64,
@@ -31,14 +38,21 @@ impl Gauge {
         let cost = i64::from(cost);
         let before = self.left.fetch_sub(cost, Ordering::SeqCst);
         if before > 0 && before >= cost {
+            self.taken.fetch_add(cost, Ordering::SeqCst);
             return Ok(());
         }
         self.left.fetch_add(cost, Ordering::SeqCst);
         Err(until)
     }
 
-    /// Changes what is left by so many, up or down; never above the limit.
+    /// Changes what is left by so many, up or down; up by no more than was taken, and never above the limit.
     pub(super) fn change(&self, by: i64) {
+        let mut by = by;
+        if by > 0 {
+            let less = |taken: i64| Some(taken.saturating_sub(by).max(0));
+            let taken = self.taken.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
+            by = by.min(taken.unwrap_or_else(|same| same).max(0));
+        }
         let limit = self.limit.load(Ordering::Relaxed);
         let change = |left: i64| Some(left.saturating_add(by).min(limit.max(left)));
         let _ = self.left.fetch_update(Ordering::SeqCst, Ordering::Relaxed, change);
@@ -60,6 +74,7 @@ impl Gauge {
             return false;
         }
         self.limit.store(limit, Ordering::Relaxed);
+        self.taken.store(0, Ordering::SeqCst);
         self.left.store(remaining, Ordering::SeqCst);
         self.until.store(reset_at, Ordering::SeqCst);
         true
@@ -104,14 +119,22 @@ mod tests {
         assert_eq!(gauge.take(1_000, 100), Ok(()));
     }
 
-    /// Scenario: more is given back than a limit allows.
-    /// Expected: what is left MUST stay within the limit.
+    /// Scenario: more is given back than was taken, and than a limit allows.
+    /// Expected: what is left MUST stay within both.
     #[test]
     fn nothing_rises_above_the_limit() {
         let gauge = Gauge::default();
+        let left = || gauge.level(Dimension::Tokens, 10).unwrap().remaining;
         assert!(gauge.note(58, Some(60), 100, 10));
         gauge.change(40);
-        assert_eq!(gauge.level(Dimension::Tokens, 10).unwrap().remaining, 60);
+        assert_eq!(left(), 58, "nothing was taken");
+        assert_eq!(gauge.take(8, 10), Ok(()));
+        gauge.change(40);
+        assert_eq!(left(), 58);
+        assert_eq!(gauge.take(8, 10), Ok(()));
+        gauge.limit.store(55, Ordering::Relaxed);
+        gauge.change(8);
+        assert_eq!(left(), 55);
         assert!(gauge.used(10).unwrap().abs() < f64::EPSILON);
     }
 }

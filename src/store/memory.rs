@@ -7,7 +7,7 @@ use crate::time::Instant;
 
 use super::bucket::{Dry, NEVER, ORIGIN};
 use super::costs::{Ahead, Costs};
-use super::gauge::{Gauge, UNTOLD};
+use super::gauge::{Gauge, LONGEST, UNTOLD};
 use super::ledger::{Answer, Ledger, Level, Recalibrated, Short, Store};
 use super::meter::Meter;
 use super::quota::Quota;
@@ -127,7 +127,7 @@ impl MemoryLedger {
                 return Err(Short::Never { dimension, capacity: capacity.into() });
             }
             let count = u64::from(cost.max(1)) + ahead.of(dimension);
-            until = until.max(self.special.hastened(meter.bucket.until(count, now)));
+            until = until.max(meter.bucket.grown(count, now, |until| self.special.hastened(until)));
         }
         if special {
             for (dimension, gauge) in &self.gauges {
@@ -139,9 +139,9 @@ impl MemoryLedger {
 
     fn calibrate_gauge(&self, window: &Window, now: u64) -> Option<Recalibrated> {
         let (_, gauge) = self.gauges.iter().find(|(of, _)| *of == window.dimension)?;
-        let remaining = window.remaining?;
-        let reset = u64::try_from(window.reset.unwrap_or(UNTOLD).as_nanos()).unwrap_or(NEVER);
-        let until = now.saturating_add(reset);
+        let remaining = window.remaining?.min(window.limit.unwrap_or(u64::MAX));
+        let reset = window.reset.unwrap_or(UNTOLD).min(LONGEST);
+        let until = now.saturating_add(u64::try_from(reset.as_nanos()).unwrap_or(NEVER));
         let changed = gauge.note(remaining, window.limit, until, now);
         self.special.note(until);
         let limit = window.limit.unwrap_or(remaining);
@@ -187,7 +187,8 @@ impl Ledger for MemoryLedger {
     fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated> {
         let _ = self.is_special(self.tick(now));
         let (slow, now) = (self.special.is_slow(), self.anchor(now));
-        let told = limits.windows().iter();
+        // A limit of zero is a mistake, and takes the figures beside it along.
+        let told = limits.windows().iter().filter(|window| window.limit != Some(0));
         told.filter_map(|window| match self.meters.iter().find(|m| m.dimension() == window.dimension) {
             Some(meter) => meter.calibrate(window, headroom, slow, now),
             None => self.calibrate_gauge(window, now),

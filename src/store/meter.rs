@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::chat::{Dimension, Window};
 
-use super::bucket::{Bucket, ORIGIN, pace};
+use super::bucket::{Bucket, MOST, ORIGIN, pace};
+use super::gauge::LONGEST;
 use super::ledger::{Level, Recalibrated};
 use super::quota::{Quota, period};
 
@@ -44,12 +45,12 @@ impl Meter {
         slow: bool,
         now: u64,
     ) -> Option<Recalibrated> {
-        let told = window.limit.and_then(|limit| u32::try_from(limit.max(1)).ok());
+        let told = window.limit.and_then(|limit| u32::try_from(limit).ok());
         let resized = !slow && told.is_some_and(|limit| self.follow(limit, now));
         let lowered = window.remaining.is_some_and(|remaining| {
             let limit = self.limit();
-            let reset = window.reset.and_then(|reset| u64::try_from(reset.as_nanos()).ok());
-            let reset_at = reset.map(|reset| now.saturating_add(reset));
+            let reset = window.reset.map(|reset| reset.min(LONGEST).as_nanos());
+            let reset_at = reset.and_then(|reset| Some(now.saturating_add(u64::try_from(reset).ok()?)));
             self.bucket.lower(left(remaining, limit, headroom), reset_at, now)
         });
         (resized || lowered).then(|| Recalibrated {
@@ -80,7 +81,9 @@ impl Meter {
             reason = "nanoseconds within a day, and a share above zero"
         )]
         let pace = if share < 1.0 { (pace as f64 / share).ceil() as u64 } else { pace };
-        self.bucket.resize(pace, self.quota.capacity(limit), now);
+        let capacity = self.quota.capacity(limit);
+        // No bucket takes longer to fill than a debt may be: what is slower stands still, and no number would hold it.
+        self.bucket.resize(pace.min(MOST / u64::from(capacity)), capacity, now);
     }
 
     /// The share that is used, from 0 to 1.
@@ -100,8 +103,12 @@ impl Meter {
         }
     }
 
+    /// A limit that was told is forgotten once nobody used it for a period: whoever comes then is told it again, and a
+    /// key that never comes again must not be kept for it.
     pub(super) fn is_as_new(&self, now: u64) -> bool {
-        self.limit() == u64::from(self.quota.limit) && self.bucket.is_full(now)
+        let is_told = self.limit() != u64::from(self.quota.limit);
+        let quiet = if is_told { self.quota.period().as_nanos() } else { 0 };
+        self.bucket.is_full(u64::try_from(quiet).unwrap_or(MOST), now)
     }
 }
 

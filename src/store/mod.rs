@@ -13,7 +13,7 @@
 //! use watertight::store::{Answer, Costs, Ledger, Memory, Quota, Short, Store};
 //! use watertight::time::now;
 //!
-//! let ledger = Memory::default().open("provider:openai", &[Quota::new(Dimension::Tokens, 6_000)]);
+//! let ledger = Memory.open("provider:openai", &[Quota::new(Dimension::Tokens, 6_000)]);
 //! let call = Costs { requests: 1, input: 4_000, output: 500, tokens: 4_500 };
 //! assert!(matches!(ledger.reserve(&call, now()), Answer::Now(Ok(()))));
 //! assert!(matches!(ledger.reserve(&call, now()), Answer::Now(Err(Short::Until(_)))));

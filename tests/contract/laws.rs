@@ -354,7 +354,8 @@ async fn talking(make: Make, story: Script) -> Verdict {
     type Within = (Svc, Arc<Row>);
     let within: Arc<Mutex<Option<Within>>> = Arc::default();
     let calls = Arc::new(AtomicUsize::new(0));
-    let (hook, made) = (Arc::clone(&within), Arc::clone(&calls));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let (hook, made, done) = (Arc::clone(&within), Arc::clone(&calls), Arc::clone(&ended));
     let facts = Facts::from_fn(move |_| {
         // Taken out meanwhile, so that a fact of the sink's own call calls nobody.
         let Some((service, row)) = hook.lock().unwrap().take() else { return };
@@ -365,6 +366,7 @@ async fn talking(make: Make, story: Script) -> Verdict {
             _ = clone.call(request()).now_or_never();
         }
         *hook.lock().unwrap() = Some((service, row));
+        done.fetch_add(1, Ordering::Relaxed);
     });
     let (row, door) = (Arc::new(rested(make, &facts).await), Door::new([story]));
     let mut service = (row.wrap)(door);
@@ -375,7 +377,10 @@ async fn talking(make: Make, story: Script) -> Verdict {
         }
     }
     within.lock().unwrap().take();
-    ensure!(calls.load(Ordering::Relaxed) > 0, "it told nothing, so nothing was tried");
+    let [begun, ended] = [calls, ended].map(|count| count.load(Ordering::Relaxed));
+    ensure!(begun > 0, "it told nothing, so nothing was tried");
+    // A panic in a sink goes no further than the sink.
+    ensure!(begun == ended, "the sink panicked");
     Ok(())
 }
 

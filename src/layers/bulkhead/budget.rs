@@ -44,6 +44,8 @@ pub struct Budget {
     since: Option<Instant>,
     /// Tells windows apart, for those who settle later.
     window: u32,
+    /// The last window that ended with nothing owed: what it and those before had left is lost, and pays no later debt.
+    clear: u32,
     /// Owed from windows before.
     debt: u64,
     /// Used in this one, and reserved.
@@ -130,9 +132,12 @@ impl Budget {
             return;
         }
         let back = reserved.tokens - used;
-        // What a closed window has left cannot be used any more; only what it owed is less now.
-        let account = if reserved.window == self.window { &mut self.used } else { &mut self.debt };
-        *account = account.saturating_sub(back);
+        // What a closed window has left cannot be used any more; only what it owed, and owes still, is less now.
+        if reserved.window == self.window {
+            self.used = self.used.saturating_sub(back);
+        } else if reserved.window > self.clear {
+            self.debt = self.debt.saturating_sub(back);
+        }
         if self.total() == 0 {
             self.since = None;
         }
@@ -168,7 +173,7 @@ impl Budget {
         let Some(since) = self.since else { return };
         let over = now.saturating_duration_since(since).as_nanos() / config.window.as_nanos().max(1);
         let Ok(over) = u64::try_from(over) else {
-            return *self = Self { window: self.window, ..Self::default() };
+            return *self = Self { window: self.window, clear: self.window, ..Self::default() };
         };
         if over == 0 {
             return;
@@ -176,6 +181,9 @@ impl Budget {
         self.debt = self.total().saturating_sub(config.tokens.saturating_mul(over));
         self.used = 0;
         self.since = None;
+        if self.debt == 0 {
+            self.clear = self.window;
+        }
         self.window = self.window.wrapping_add(1);
         self.warned = false;
         if self.debt > 0 {

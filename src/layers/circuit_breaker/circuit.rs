@@ -6,11 +6,11 @@ mod settle;
 use std::time::Duration;
 
 use crate::event;
-use crate::time::Instant;
+use crate::time::{Instant, after};
 
 use super::config::CircuitBreakerConfig;
 use super::probes::{Probes, Ramp};
-use super::rest::{Rest, after};
+use super::rest::Rest;
 use super::signals::{Cause, Signals};
 use super::words::{Answer, Change, Report, Verdict};
 

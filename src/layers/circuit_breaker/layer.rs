@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use crate::chat::Ask;
+use crate::chat::{Ask, CallId};
 use crate::event::{Fact, Facts};
-use crate::failure::{ConfigError, Failure};
+use crate::failure::{Code, ConfigError, Failure};
 use crate::gate::{Admission, Admit, Gate};
 use crate::key::KeyBy;
 use crate::keyed::Keyed;
@@ -149,6 +149,14 @@ impl<R: Ask> Admission<R> for CircuitBreaker {
     }
 }
 
+/// There is no room for one more key.
+#[cold]
+fn refuse(rules: &Rules, call: CallId, full: &Failure) -> Failure {
+    let failure = Failure::local(Code::CircuitOpen, full.message());
+    rules.facts.emit(&Fact::Refused { call, gate: GATE, key: &rules.name, failure: &failure });
+    failure
+}
+
 /// What tests look at.
 #[cfg(test)]
 impl CircuitBreaker {
@@ -187,7 +195,7 @@ fn admit_by_key<R: Ask>(rules: &Arc<Rules>, states: &Keyed<State>, request: &R) 
     let make = |name| State::new(rules, name);
     match states.get_or_insert_named(rules.config.key.of(request), make) {
         Ok(state) => admit_to(state, |state| state, request),
-        Err(failure) => Admit::Refused(failure),
+        Err(full) => Admit::Refused(refuse(rules, request.call().id, &full)),
     }
 }
 

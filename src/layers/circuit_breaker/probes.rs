@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::time::Instant;
+use crate::time::{Instant, after};
 
 use super::config::CircuitBreakerConfig;
-use super::rest::after;
 
 /// When a call refused by a half-open circuit may ask again, at the latest. Its probes take about as long as a call, and
 /// nobody knows how long that is; to ask again costs next to nothing.
@@ -25,6 +24,8 @@ pub(super) struct Ticket(u32);
 pub(super) struct Probes {
     out: Vec<(Ticket, Instant)>,
     next: u32,
+    /// When the latest was let through.
+    latest: Option<Instant>,
     pub(super) successes: u32,
 }
 
@@ -50,6 +51,7 @@ impl Probes {
         let ticket = Ticket(self.next);
         self.next = self.next.wrapping_add(1);
         self.out.push((ticket, after(now, config.lease)));
+        self.latest = Some(now);
         Some(ticket)
     }
 
@@ -60,6 +62,10 @@ impl Probes {
     /// Gives a place back, unless its lease was over and another has it.
     pub(super) fn give_back(&mut self, ticket: Ticket) {
         self.out.retain(|(out, _)| *out != ticket);
+    }
+
+    pub(super) const fn latest(&self) -> Option<Instant> {
+        self.latest
     }
 
     pub(super) const fn out(&self) -> usize {

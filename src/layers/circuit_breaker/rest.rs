@@ -6,9 +6,6 @@ use crate::time::Instant;
 
 use super::config::CircuitBreakerConfig;
 
-/// No wait is longer: thirty years, which every clock can add.
-const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-
 /// Remembers how often it opened lately, so that each rest is longer than the one before; health makes it forget.
 #[derive(Debug)]
 pub(super) struct Rest {
@@ -64,13 +61,10 @@ impl Rest {
         let grown = config.rest.as_secs_f64() * config.growth.powi(exponent);
         let plain = Duration::try_from_secs_f64(grown).unwrap_or(Duration::MAX).min(config.max_rest);
         let luck = if config.jitter > 0.0 { self.rng.f64() * config.jitter } else { 0.0 };
-        plain.mul_f64(1.0 - luck).max(Duration::from_nanos(1))
+        let cut = plain.as_secs_f64() * (1.0 - luck);
+        // The longest there is comes out a little longer than itself, as a number with a point.
+        Duration::try_from_secs_f64(cut).unwrap_or(plain).max(Duration::from_nanos(1))
     }
-}
-
-/// An instant so far from now, or as far as any wait goes.
-pub(super) fn after(now: Instant, wait: Duration) -> Instant {
-    now + wait.min(FAR)
 }
 
 #[cfg(test)]

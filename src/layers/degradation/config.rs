@@ -60,6 +60,7 @@ pub struct GracefulConfig {
     /// Whom a person may ask for help: an address, a page, a number.
     pub support_contact: Option<String>,
     /// Words of your own, by the code of the failure.
+    #[serde(deserialize_with = "crate::once::deserialize")]
     pub words: HashMap<Code, String>,
 }
 

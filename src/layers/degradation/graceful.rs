@@ -92,7 +92,7 @@ const fn passes(code: Code) -> bool {
 
 /// A wait as people say it, rounded up: sooner would be too soon.
 pub(super) fn spoken(wait: Duration) -> String {
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
     let (count, unit) = match seconds {
         ..90 => (seconds.max(1), "second"),
         90..5_400 => (seconds.div_ceil(60), "minute"),

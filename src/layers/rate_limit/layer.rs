@@ -141,9 +141,9 @@ impl<K: Store> RateLimit<K> {
         }
         let keys = &self.0;
         let key = keys.terms.config.key.of(request);
-        let made = keys.states.get_or_insert(key, || {
+        let made = keys.states.get_or_insert_named(key, |key| {
             let ledger = keys.store.open(&format!("{}:{key}", keys.terms.name), &keys.terms.quotas);
-            State::new(Arc::clone(&keys.terms), key, ledger)
+            State::new(Arc::clone(&keys.terms), &key, ledger)
         });
         made.map_err(|full| {
             let failure = Failure::local(Code::LimiterFull, full.message());

@@ -7,7 +7,7 @@ use crate::chat::{CallId, End, Limits, Observer, Sign, Usage};
 use crate::event::Fact;
 use crate::failure::{Breaker, Code, Failure};
 use crate::store::{Costs, Ledger, Memory, Store};
-use crate::time::{Instant, now};
+use crate::time::{Instant, after, now};
 
 use super::state::{GATE, State};
 
@@ -98,9 +98,7 @@ impl<K: Store> Reservation<K> {
         }
         if failure.code() == Code::RateLimited && failure.message().contains(SLOW_DOWN) {
             let now = now();
-            if let Some(until) = now.checked_add(config.slow_down_for) {
-                state.ledger.slow_down(config.slow_down_share, until, now);
-            }
+            state.ledger.slow_down(config.slow_down_share, after(now, config.slow_down_for), now);
         }
         if let Some(wait) = failure.retry_after() {
             let now = now();

@@ -6,7 +6,7 @@ use crate::chat::{Call, CallId};
 use crate::failure::Failure;
 use crate::gate::Admit;
 use crate::store::{Costs, Ledger, Short, Store};
-use crate::time::{Instant, now, timeout_at};
+use crate::time::{Instant, after, now, timeout_at};
 
 use super::config::Mode;
 use super::line::{Line, Place};
@@ -113,6 +113,8 @@ pub(super) fn line_up<K: Store>(
     asking: Asking,
 ) -> Admit<Reservation<K>> {
     let Asking { costs, counted, known, now } = asking;
+    // It may have held for a moment what the head of the line looked for just then.
+    state.line.wake();
     let promise = match known {
         // Nobody was in line when this was said.
         Some(short) => Err(short),
@@ -125,7 +127,7 @@ pub(super) fn line_up<K: Store>(
         }
     };
     let config = &state.terms.config;
-    let last = now.checked_add(config.acquire_timeout).unwrap_or(now);
+    let last = after(now, config.acquire_timeout);
     let last = call.first_output_by().map_or(last, |by| by.min(last));
     let may_wait = call.patient && config.mode == Mode::Wait && state.line.waiting() < config.max_waiting;
     if !may_wait || promise > last {

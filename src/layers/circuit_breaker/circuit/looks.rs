@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event;
-use crate::time::Instant;
+use crate::time::{Instant, after};
 
 use super::super::config::CircuitBreakerConfig;
 use super::super::signals::Moment;
@@ -52,8 +52,19 @@ impl Circuit {
         Told { generation: self.generation, passes, is_calm }
     }
 
-    /// Whether a new one could stand in its place, but for what is usual.
+    /// Whether a new one could stand in its place, but for what is usual: it is as healthy as one, or was left alone for
+    /// as long as health would have taken to make it so. Only for whoever knows that no call of it is in flight.
     pub(in super::super) fn is_idle(&self, config: &CircuitBreakerConfig, at: Moment) -> bool {
+        let left_alone = match &self.state {
+            State::Open { until } => Some(*until),
+            State::HalfOpen(probes) => probes.latest(),
+            _ => return self.is_healthy(config, at),
+        };
+        let long = config.forgive.saturating_mul(self.rest.level(config, at.now).max(1));
+        left_alone.is_some_and(|since| after(since, long) <= at.now) && self.signals.is_spent(config, at)
+    }
+
+    fn is_healthy(&self, config: &CircuitBreakerConfig, at: Moment) -> bool {
         let is_closed = match &self.state {
             State::Closed { paused, ramp } => {
                 paused.is_none_or(|until| until <= at.now)
@@ -68,7 +79,7 @@ impl Circuit {
 
     /// Whether a new one could stand in its place.
     pub(in super::super) fn is_fresh(&self, config: &CircuitBreakerConfig, at: Moment) -> bool {
-        !self.signals.has_learned() && self.is_idle(config, at)
+        !self.signals.has_learned() && self.is_healthy(config, at)
     }
 
     pub(in super::super) fn state(&self, now: Instant) -> event::Circuit {

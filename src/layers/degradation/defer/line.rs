@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::chat::{Completion, Request, Ticket};
 use crate::failure::{Code, Failure};
 use crate::key::Caller;
-use crate::time::Instant;
+use crate::time::{Instant, after};
 
 use super::config::DeferConfig;
 use super::queue::JobStatus;
@@ -73,7 +73,7 @@ impl Line {
             return Err(full.with_retry_after(Some(self.mean())));
         }
         let caller = request.extensions.get::<Caller>().cloned();
-        let not_before = wait.and_then(|wait| now.checked_add(wait)).unwrap_or(now);
+        let not_before = wait.map_or(now, |wait| after(now, wait));
         let job = Job { caller, state: State::Open { request, not_before, tries: 0 } };
         self.jobs.insert(Arc::clone(id), job);
         self.waiting.push_back(Arc::clone(id));
@@ -114,7 +114,7 @@ impl Line {
             return false;
         }
         let own = self.config.again.saturating_mul(1_u32.checked_shl(*tries - 1).unwrap_or(u32::MAX));
-        *not_before = now.checked_add(stated.unwrap_or(own)).unwrap_or(now);
+        *not_before = after(now, stated.unwrap_or(own));
         self.running.retain(|running| running != id);
         self.waiting.push_back(Arc::clone(id));
         true

@@ -9,7 +9,7 @@ use futures_core::Stream;
 use tower_service::Service;
 
 use crate::chat::{Ask, Call, Completion, Event, Level, Reply, Request, Watchers};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::time::{Instant, now, timeout_at};
 
 use super::deferring::waiting_helps;
@@ -20,7 +20,7 @@ use super::queue::Deferred;
 /// One who works off the line; counted while it lives.
 pub(super) struct Worker(Arc<Shared>);
 
-/// A job at work, put back if its worker goes away.
+/// A job at work, put back if its worker goes away, and failed if it panics.
 struct Taken<'a> {
     shared: &'a Shared,
     id: Option<Arc<str>>,
@@ -115,9 +115,14 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            self.shared.line().put_back(&id);
-            self.shared.wake.notify_one();
+        let Some(id) = self.id.take() else { return };
+        // A job that panics must not go on to the next worker, and take one after the other along.
+        if std::thread::panicking() {
+            let (failure, now) = (Failure::new(Code::Server, "the service panicked"), now());
+            self.shared.line().finish(&id, Err(failure), now - self.started, now);
+            return;
         }
+        self.shared.line().put_back(&id);
+        self.shared.wake.notify_one();
     }
 }
