@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::failure::ConfigError;
 use crate::layers::bulkhead::BulkheadConfig;
@@ -38,6 +38,7 @@ use crate::layers::failover::FailoverConfig;
 use crate::layers::rate_limit::RateLimitConfig;
 use crate::layers::retry::RetryConfig;
 use crate::layers::timeout::Clocks;
+use crate::once::Tree;
 
 /// How every layer of a stack is configured, from the outside in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,7 +58,6 @@ pub struct StackConfig {
     /// How long a provider is waited for.
     pub timeout: Clocks,
     /// What single providers have in place of the sections above, by their names.
-    #[serde(deserialize_with = "crate::once::deserialize")]
     pub providers: BTreeMap<String, ProviderConfig>,
 }
 
@@ -79,23 +79,24 @@ pub struct ProviderConfig {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Written {
-    degradation: Map<String, Value>,
-    bulkhead: Map<String, Value>,
-    failover: Map<String, Value>,
-    retry: Map<String, Value>,
-    circuit_breaker: Map<String, Value>,
-    rate_limit: Map<String, Value>,
-    timeout: Map<String, Value>,
+    degradation: Option<Tree>,
+    bulkhead: Option<Tree>,
+    failover: Option<Tree>,
+    retry: Option<Tree>,
+    circuit_breaker: Option<Tree>,
+    rate_limit: Option<Tree>,
+    timeout: Option<Tree>,
+    #[serde(deserialize_with = "crate::once::deserialize")]
     providers: BTreeMap<String, WrittenProvider>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct WrittenProvider {
-    retry: Option<Map<String, Value>>,
-    circuit_breaker: Option<Map<String, Value>>,
-    rate_limit: Option<Map<String, Value>>,
-    timeout: Option<Map<String, Value>>,
+    retry: Option<Tree>,
+    circuit_breaker: Option<Tree>,
+    rate_limit: Option<Tree>,
+    timeout: Option<Tree>,
 }
 
 // === impl StackConfig ===
@@ -189,37 +190,36 @@ impl ProviderConfig {
 }
 
 /// A section as it is written, what is left out taken from another.
-fn fill<T, E>(whole: &T, written: Map<String, Value>, section: &str) -> Result<T, E>
+fn fill<T, E>(whole: &T, written: Option<Tree>, section: &str) -> Result<T, E>
 where
     T: Serialize + DeserializeOwned,
     E: Error,
 {
     let mut filled = serde_json::to_value(whole).map_err(E::custom)?;
-    overlay(&mut filled, written);
+    if let Some(Tree(written)) = written {
+        overlay(&mut filled, written);
+    }
     serde_json::from_value(filled).map_err(|error| E::custom(format_args!("{section}: {error}")))
 }
 
-fn fill_own<T, E>(of_all: &T, written: Option<Map<String, Value>>, name: &str) -> Result<Option<T>, E>
+fn fill_own<T, E>(of_all: &T, written: Option<Tree>, name: &str) -> Result<Option<T>, E>
 where
     T: Serialize + DeserializeOwned,
     E: Error,
 {
-    written.map(|written| fill(of_all, written, &format!("providers.{name}"))).transpose()
+    let section = || format!("providers.{name}");
+    written.map(|written| fill(of_all, Some(written), &section())).transpose()
 }
 
 /// Lays what is written over what there is, field by field, down to the values.
-fn overlay(under: &mut Value, over: Map<String, Value>) {
-    let Value::Object(fields) = under else {
-        *under = Value::Object(over);
-        return;
-    };
-    for (name, value) in over {
-        match (fields.get_mut(&name), value) {
-            (Some(under @ Value::Object(_)), Value::Object(over)) => overlay(under, over),
-            (_, value) => {
-                fields.insert(name, value);
+fn overlay(under: &mut Value, over: Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (name, value) in over {
+                overlay(under.entry(name).or_insert(Value::Null), value);
             }
         }
+        (under, over) => *under = over,
     }
 }
 

@@ -238,7 +238,8 @@ mod tests {
         let mut all = vec![Vec::new()];
         let mut last = all.clone();
         for _ in 0..4 {
-            let longer = |events: &Vec<Event>, kind: &Event| [&events[..], std::slice::from_ref(kind)].concat();
+            let longer =
+                |events: &Vec<Event>, kind: &Event| [&events[..], std::slice::from_ref(kind)].concat();
             last = last.iter().flat_map(|events| kinds.iter().map(|kind| longer(events, kind))).collect();
             all.extend_from_slice(&last);
         }
