@@ -183,7 +183,10 @@ impl<R: Ask> Admission<R> for Bulkhead {
     fn admit(&self, request: &R) -> Admit<Permit> {
         match &self.states {
             States::One(state) => admit_to(state, Arc::clone, request),
-            States::ByKey(by_key) => by_key.admit(request),
+            States::ByKey(by_key) => match by_key.state(request) {
+                Ok(state) => admit_to(state, |state| state, request),
+                Err(failure) => Admit::Refused(by_key.refuse(request.call().id, &failure)),
+            },
         }
     }
 }
@@ -191,15 +194,10 @@ impl<R: Ask> Admission<R> for Bulkhead {
 // === impl ByKey ===
 
 impl ByKey {
-    /// Beside the way of a bulkhead that does not tell calls apart, which is short enough to be a part of its callers.
-    #[inline(never)]
-    fn admit<R: Ask>(&self, request: &R) -> Admit<Permit> {
+    fn state<R: Ask>(&self, request: &R) -> Result<Arc<State>, Failure> {
         let key = self.shared.config.key.of(request);
         let make = |name| State::new(&self.shared, name, self.limit.load(Ordering::SeqCst));
-        match self.states.get_or_insert_named(key, make) {
-            Ok(state) => admit_to(state, |state| state, request),
-            Err(failure) => Admit::Refused(self.refuse(request.call().id, &failure)),
-        }
+        self.states.get_or_insert_named(key, make)
     }
 
     /// There is no room for one more key.
@@ -225,7 +223,6 @@ fn admit_to<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, reque
 }
 
 /// The same of a call that has a budget, or finds no slot.
-#[inline(never)]
 fn decide<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request: &R) -> Admit<Permit> {
     let state = holder.as_ref();
     let call = request.call();
