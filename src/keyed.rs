@@ -83,6 +83,7 @@ impl<T: Idle> Keyed<T> {
     }
 
     /// The state of a key, if there is one.
+    #[must_use]
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
         let names = self.names();
         let hash = names.hash(key);
