@@ -16,8 +16,7 @@ use crate::keyed::Keyed;
 use super::account::Account;
 use super::config::{BulkheadConfig, validate_limit};
 use super::permit::Permit;
-use super::slots::MOST;
-use super::snapshot::{BudgetSnapshot, BulkheadSnapshot, StateSnapshot};
+use super::snapshot::{BulkheadSnapshot, StateSnapshot};
 use super::state::{Decision, GATE, Shared, State, limit_of, refusal};
 use super::waiting::wait;
 
@@ -157,11 +156,14 @@ impl Bulkhead {
     pub fn snapshot(&self) -> BulkheadSnapshot {
         let name = self.shared().name.to_string();
         match &self.states {
-            States::One(state) => BulkheadSnapshot { name, keys: 1, states: vec![show(state)] },
+            States::One(state) => BulkheadSnapshot { name, keys: 1, states: vec![StateSnapshot::of(state)] },
             States::ByKey(by_key) => {
                 let all = by_key.states.all();
-                let mut states: Vec<_> =
-                    all.iter().map(|(_, state)| show(state)).filter(StateSnapshot::is_in_use).collect();
+                let mut states: Vec<_> = all
+                    .iter()
+                    .map(|(_, state)| StateSnapshot::of(state))
+                    .filter(StateSnapshot::is_in_use)
+                    .collect();
                 states.sort_by(|one, other| one.key.cmp(&other.key));
                 BulkheadSnapshot { name, keys: all.len(), states }
             }
@@ -238,20 +240,5 @@ fn decide<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request
             state.emit_refused(call.id, &failure);
             Admit::Refused(failure)
         }
-    }
-}
-
-fn show(state: &State) -> StateSnapshot {
-    let tally = state.lane.tally();
-    let budget = state.shared.config.budget.and_then(|config| {
-        let (used, resets_in) = state.spent()?;
-        Some(BudgetSnapshot { used, limit: config.tokens, resets_in })
-    });
-    StateSnapshot {
-        key: state.key.to_string(),
-        limit: (tally.limit < MOST).then_some(tally.limit),
-        in_flight: tally.in_flight,
-        waiting: tally.waiting,
-        budget,
     }
 }
