@@ -16,8 +16,7 @@ use crate::keyed::Keyed;
 use super::account::Account;
 use super::config::{BulkheadConfig, validate_limit};
 use super::permit::Permit;
-use super::slots::MOST;
-use super::snapshot::{BudgetSnapshot, BulkheadSnapshot, StateSnapshot};
+use super::snapshot::{BulkheadSnapshot, StateSnapshot};
 use super::state::{Decision, GATE, Shared, State, limit_of, refusal};
 use super::waiting::wait;
 
@@ -157,11 +156,14 @@ impl Bulkhead {
     pub fn snapshot(&self) -> BulkheadSnapshot {
         let name = self.shared().name.to_string();
         match &self.states {
-            States::One(state) => BulkheadSnapshot { name, keys: 1, states: vec![show(state)] },
+            States::One(state) => BulkheadSnapshot { name, keys: 1, states: vec![StateSnapshot::of(state)] },
             States::ByKey(by_key) => {
                 let all = by_key.states.all();
-                let mut states: Vec<_> =
-                    all.iter().map(|(_, state)| show(state)).filter(StateSnapshot::is_in_use).collect();
+                let mut states: Vec<_> = all
+                    .iter()
+                    .map(|(_, state)| StateSnapshot::of(state))
+                    .filter(StateSnapshot::is_in_use)
+                    .collect();
                 states.sort_by(|one, other| one.key.cmp(&other.key));
                 BulkheadSnapshot { name, keys: all.len(), states }
             }
@@ -183,7 +185,10 @@ impl<R: Ask> Admission<R> for Bulkhead {
     fn admit(&self, request: &R) -> Admit<Permit> {
         match &self.states {
             States::One(state) => admit_to(state, Arc::clone, request),
-            States::ByKey(by_key) => by_key.admit(request),
+            States::ByKey(by_key) => match by_key.state(request) {
+                Ok(state) => admit_to(state, |state| state, request),
+                Err(failure) => Admit::Refused(by_key.refuse(request.call().id, &failure)),
+            },
         }
     }
 }
@@ -191,15 +196,10 @@ impl<R: Ask> Admission<R> for Bulkhead {
 // === impl ByKey ===
 
 impl ByKey {
-    /// Beside the way of a bulkhead that does not tell calls apart, which is short enough to be a part of its callers.
-    #[inline(never)]
-    fn admit<R: Ask>(&self, request: &R) -> Admit<Permit> {
+    fn state<R: Ask>(&self, request: &R) -> Result<Arc<State>, Failure> {
         let key = self.shared.config.key.of(request);
         let make = |name| State::new(&self.shared, name, self.limit.load(Ordering::SeqCst));
-        match self.states.get_or_insert_named(key, make) {
-            Ok(state) => admit_to(state, |state| state, request),
-            Err(failure) => Admit::Refused(self.refuse(request.call().id, &failure)),
-        }
+        self.states.get_or_insert_named(key, make)
     }
 
     /// There is no room for one more key.
@@ -225,7 +225,6 @@ fn admit_to<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, reque
 }
 
 /// The same of a call that has a budget, or finds no slot.
-#[inline(never)]
 fn decide<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request: &R) -> Admit<Permit> {
     let state = holder.as_ref();
     let call = request.call();
@@ -241,20 +240,5 @@ fn decide<R: Ask, H: AsRef<State>>(holder: H, hold: fn(H) -> Arc<State>, request
             state.emit_refused(call.id, &failure);
             Admit::Refused(failure)
         }
-    }
-}
-
-fn show(state: &State) -> StateSnapshot {
-    let tally = state.lane.tally();
-    let budget = state.shared.config.budget.and_then(|config| {
-        let (used, resets_in) = state.spent()?;
-        Some(BudgetSnapshot { used, limit: config.tokens, resets_in })
-    });
-    StateSnapshot {
-        key: state.key.to_string(),
-        limit: (tally.limit < MOST).then_some(tally.limit),
-        in_flight: tally.in_flight,
-        waiting: tally.waiting,
-        budget,
     }
 }

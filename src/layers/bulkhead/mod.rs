@@ -60,7 +60,11 @@
 //!
 //! # Cost
 //! A call that passes changes one atomic word when it comes and when it goes; the lock is for those who wait. No clock is
-//! read for it and nothing is allocated. A budget adds a lock and one look at the clock, a key one look into a map.
+//! read for it and nothing is allocated. A budget adds a lock and one look at the clock, a key one look into a map. A
+//! refusal takes the lock; it is written once, and said again as long as the slots are as they were.
+//!
+//! An idle key takes less than 200 bytes. One whose slots were all taken at least once takes about 350 more, until it is
+//! evicted for another key.
 //!
 //! # Order
 //! Right: outermost, around failover and retry: one call of a user is one slot, whatever it takes to answer it.

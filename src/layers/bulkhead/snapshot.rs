@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::slots::MOST;
+use super::state::State;
+
 /// A bulkhead at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -48,6 +51,21 @@ pub struct BudgetSnapshot {
 // === impl StateSnapshot ===
 
 impl StateSnapshot {
+    pub(super) fn of(state: &State) -> Self {
+        let tally = state.lane.tally();
+        let budget = state.shared.config.budget.and_then(|config| {
+            let (used, resets_in) = state.spent()?;
+            Some(BudgetSnapshot { used, limit: config.tokens, resets_in })
+        });
+        Self {
+            key: state.key.to_string(),
+            limit: (tally.limit < MOST).then_some(tally.limit),
+            in_flight: tally.in_flight,
+            waiting: tally.waiting,
+            budget,
+        }
+    }
+
     /// Whether a fresh one would look otherwise.
     pub(super) fn is_in_use(&self) -> bool {
         self.in_flight > 0 || self.waiting > 0 || self.budget.is_some_and(|budget| budget.used > 0)

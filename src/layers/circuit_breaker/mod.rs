@@ -72,7 +72,8 @@
 //!
 //! # Cost
 //! A healthy call reads one atomic word, and counts its success there; the clock is read once, for the bucket, and only
-//! where a share is kept (`ratio`, `slow`). While failures are on record, or where `anomaly` or `cache_lost` look at each
+//! where a share is kept (`ratio`, `slow`). Without that look nobody could say afterwards on which side of a bucket's
+//! edge a success came, and a later failure could open too early or too late. While failures are on record, or where `anomaly` or `cache_lost` look at each
 //! success, its end takes the circuit's lock, which one mutex for each key serves well enough.
 //!
 //! An idle key takes less than 200 bytes. One with outcomes in more than a tenth of the window, or with a failure, takes
