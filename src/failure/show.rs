@@ -19,7 +19,10 @@ impl fmt::Display for Failure {
         if !self.0.message.is_empty() {
             write!(f, ": {}", self.0.message)?;
         }
-        Ok(())
+        match self.0.retry_after {
+            Some(wait) if !wait.is_zero() => write!(f, " (come back in {wait:.1?})"),
+            _ => Ok(()),
+        }
     }
 }
 

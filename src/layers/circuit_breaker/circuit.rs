@@ -69,17 +69,12 @@ impl Circuit {
             State::Closed { paused: Some(until), .. } | State::Open { until } => {
                 Answer::Refuse(Some(until.saturating_duration_since(now)))
             }
-            State::Closed { ramp, .. } => match (ramp.as_mut(), config.ramp) {
-                (Some(some), Some(length)) => match some.pass(length, now) {
-                    Ok(()) => {
-                        if some.is_over(length, now) {
-                            *ramp = None;
-                        }
-                        Answer::Pass
-                    }
-                    Err(wait) => Answer::Refuse(Some(wait)),
-                },
-                _ => Answer::Pass,
+            State::Closed { ramp, .. } => match ramp.as_mut().map(|ramp| ramp.pass(now)) {
+                Some(Err(wait)) => Answer::Refuse(Some(wait)),
+                Some(Ok(())) | None => {
+                    *ramp = ramp.take().filter(|ramp| !ramp.is_over(now));
+                    Answer::Pass
+                }
             },
             State::HalfOpen(probes) => match probes.take(config, now) {
                 Some(ticket) => Answer::Probe(ticket),
@@ -164,7 +159,9 @@ impl Circuit {
     fn close(&mut self, config: &CircuitBreakerConfig, now: Instant) -> Change {
         self.rest.close(now);
         self.signals.clear();
-        let ramp = config.ramp.map(|_| Ramp::new(now));
+        // It comes back no slower than it was away.
+        let away = self.sick.map_or(Duration::MAX, |since| now.saturating_duration_since(since));
+        let ramp = config.ramp.map(|length| Ramp::new(now, length.min(away)));
         self.change(State::Closed { paused: None, ramp }, "recovered", now, None)
     }
 

@@ -45,8 +45,7 @@ pub struct CircuitBreakerConfig {
     pub window: Duration,
     /// Opens when first outputs come late; off by default.
     pub slow: Option<SlowConfig>,
-    /// Whether answers that are whole and useless count as failures. Only a guard finds them, so that this is off
-    /// where there is none.
+    /// Whether answers that are whole and useless count as failures: `EMPTY_RESPONSE`, `UNKNOWN_TOOL` and their like.
     pub semantic: bool,
     /// Whether `RATE_LIMITED` counts as a failure, beside the pause.
     pub count_rate_limited: bool,
@@ -85,8 +84,8 @@ pub struct CircuitBreakerConfig {
     /// How long a probe that does not report keeps its place.
     #[serde(with = "humantime_serde")]
     pub lease: Duration,
-    /// How long calls come back only in part: a tenth in the first half, a half in the second. `None` lets all in
-    /// at once.
+    /// How long calls come back only in part, no longer than they were away: a tenth in the first half, a half in the
+    /// second. `None` lets all in at once.
     #[serde(with = "crate::off::time")]
     pub ramp: Option<Duration>,
     /// Seeds the jitter, so that a run can be repeated.

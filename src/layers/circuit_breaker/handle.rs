@@ -46,6 +46,8 @@ pub struct CircuitSnapshot {
     pub next_try: Option<Duration>,
     /// Probes in flight.
     pub probes: usize,
+    /// Whether it is closed again, and lets calls back in by parts still.
+    pub ramping: bool,
     /// How often it opened lately: each rest is longer by it.
     pub level: u32,
     /// What the last call that told anything told.
@@ -129,6 +131,7 @@ impl CircuitSnapshot {
             open_since: circuit.sick().map(ago),
             next_try: circuit.next_try(at.now),
             probes: circuit.probes(),
+            ramping: circuit.is_ramping(at.now),
             level: circuit.level(config, at.now),
             last_outcome: circuit.last(),
             would_have_opened: circuit.would_open(),
@@ -150,6 +153,7 @@ impl Default for CircuitSnapshot {
             open_since: None,
             next_try: None,
             probes: 0,
+            ramping: false,
             level: 0,
             last_outcome: None,
             would_have_opened: 0,

@@ -29,7 +29,7 @@
 //! ```text
 //! Closed   --(a rule above)--> Open                        Closed --(throttled)--> shows as Open until the stated time
 //! Open     --(the rest is over, and a call comes)--> HalfOpen: at most `probes` in flight, the others are refused
-//! HalfOpen --(`successes` in a row)--> Closed: window empty, a ramp of a tenth, a half, all
+//! HalfOpen --(`successes` in a row)--> Closed: window empty, a ramp of a tenth, a half, all, no longer than it was away
 //! HalfOpen --(a probe failed, was cut or slow)--> Open, a longer rest     HalfOpen --(a probe throttled)--> Open as stated
 //! HalfOpen --(a probe abandoned or neutral, or its lease is over)--> HalfOpen, its place is free again
 //! by hand: ForcedOpen (refuses), Disabled (passes, counts nothing), Observe (passes, counts, never opens), reset
@@ -52,7 +52,7 @@
 //! | `quota_rest`, `max_stated` | 15 min, 24 h | a person must act; quotas refill daily |
 //! | `probes`, `successes`, `lease` | 2, 2, 60 s | one may hang, one may be luck; as long as a first output may take |
 //! | `ramp` | 15 s | what just came up is not buried |
-//! | `semantic` | on | only a guard finds such failures |
+//! | `semantic` | on | whoever reports such failures looked for them |
 //!
 //! Preset: [`CircuitBreakerConfig::frugal`], which turns the token signals on.
 //!
@@ -60,6 +60,11 @@
 //! The verdict waits for the end of the stream: its terminal event is a success, an error and a bare end are failures. A
 //! probe keeps its place until then. An HTTP response is judged by its status, when its body ended; a
 //! [`Plain`](crate::observe::Plain) response is a success at once.
+//!
+//! # Tools
+//! A breaker keyed by tool is told by the codes of the tool's failures. Arguments that are no good are the model's fault,
+//! `INVALID_REQUEST`, and neutral; a tool that is down is `SERVER` or `CONNECT`; a result that says that something went
+//! wrong is an answer, and a success.
 //!
 //! # Cancellation
 //! A call or stream that is dropped is neutral, and a probe's place is free again at once. So a timeout outside the breaker

@@ -33,6 +33,7 @@ pub(super) struct Probes {
 #[derive(Debug)]
 pub(super) struct Ramp {
     since: Instant,
+    length: Duration,
     credit: u32,
 }
 
@@ -83,37 +84,35 @@ impl Probes {
 
 impl Ramp {
     /// The first call passes at once.
-    pub(super) const fn new(since: Instant) -> Self {
-        Self { since, credit: ALL }
+    pub(super) const fn new(since: Instant, length: Duration) -> Self {
+        Self { since, length, credit: ALL }
     }
 
     /// Whether it is over.
-    pub(super) fn is_over(&self, length: Duration, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) >= length
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= self.length
     }
 
-    /// Lets a call pass, or says how long until more do.
-    pub(super) fn pass(&mut self, length: Duration, now: Instant) -> Result<(), Duration> {
-        let credit = self.credit + self.share(length, now);
+    /// Lets a call pass, or says when to ask again: one of the next few calls passes.
+    pub(super) fn pass(&mut self, now: Instant) -> Result<(), Duration> {
+        let credit = self.credit + self.share(now);
         self.credit = credit % ALL;
         if credit >= ALL {
             return Ok(());
         }
-        let half = length / 2;
-        let in_stage = now.saturating_duration_since(self.since);
-        Err(if in_stage < half { half - in_stage } else { length.saturating_sub(in_stage) })
+        Err(self.length.saturating_sub(now.saturating_duration_since(self.since)).min(ASK_AGAIN))
     }
 
     /// Whether the next call passes.
-    pub(super) fn would_pass(&self, length: Duration, now: Instant) -> bool {
-        self.credit + self.share(length, now) >= ALL
+    pub(super) fn would_pass(&self, now: Instant) -> bool {
+        self.credit + self.share(now) >= ALL
     }
 
-    fn share(&self, length: Duration, now: Instant) -> u32 {
-        if self.is_over(length, now) {
+    fn share(&self, now: Instant) -> u32 {
+        if self.is_over(now) {
             return ALL;
         }
-        STAGES[usize::from(now.saturating_duration_since(self.since) >= length / 2)]
+        STAGES[usize::from(now.saturating_duration_since(self.since) >= self.length / 2)]
     }
 }
 
@@ -130,11 +129,11 @@ mod tests {
     #[test]
     fn a_ramp_lets_in_a_tenth_a_half_and_all() {
         let (length, start) = (secs(15), crate::time::now());
-        let mut ramp = Ramp::new(start);
-        assert!(ramp.would_pass(length, start));
-        assert_eq!(ramp.pass(length, start), Ok(()));
-        assert_eq!(ramp.pass(length, start + secs(3)), Err(Duration::from_millis(4_500)));
-        let mut passed = |at| (0..100).filter(|_| ramp.pass(length, at).is_ok()).count();
+        let mut ramp = Ramp::new(start, length);
+        assert!(ramp.would_pass(start));
+        assert_eq!(ramp.pass(start), Ok(()));
+        assert_eq!(ramp.pass(start + secs(3)), Err(ASK_AGAIN));
+        let mut passed = |at| (0..100).filter(|_| ramp.pass(at).is_ok()).count();
         assert_eq!(passed(start + secs(3)), 10);
         assert_eq!(passed(start + secs(8)), 50);
         assert_eq!(passed(start + secs(15)), 100);

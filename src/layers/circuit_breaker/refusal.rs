@@ -21,7 +21,7 @@ pub(super) struct Refusal(Option<(Facing, Failure)>);
 // === impl Refusal ===
 
 impl Refusal {
-    /// A refusal that names the circuit, its state, its failures, and the next try.
+    /// A refusal that names the circuit, its state and its failures, and carries the time until the next try.
     pub(super) fn of(&mut self, facing: Facing, wait: Option<Duration>, name: &str) -> Failure {
         let known = self.0.take().filter(|(before, _)| *before == facing);
         let failure = known
@@ -34,11 +34,11 @@ impl Refusal {
 }
 
 fn words(name: &str, facing: Facing) -> String {
-    let (state, next) = match facing.state {
-        event::Circuit::HalfOpen => ("half-open", "when a probe reports"),
-        event::Circuit::ForcedOpen => ("held open by hand", "when it is let go of"),
-        event::Circuit::Closed => ("closed, and lets calls back in by parts", "as stated"),
-        event::Circuit::Open | event::Circuit::Disabled | event::Circuit::Observe => ("open", "as stated"),
+    let state = match facing.state {
+        event::Circuit::HalfOpen => "half-open, and its probes are out",
+        event::Circuit::ForcedOpen => "held open by hand",
+        event::Circuit::Closed => "closed, and lets calls back in by parts",
+        event::Circuit::Open | event::Circuit::Disabled | event::Circuit::Observe => "open",
     };
-    format!("{name} is {state}; failures: {}; next try: {next}", facing.failures)
+    format!("{name} is {state}; failures: {}", facing.failures)
 }

@@ -19,9 +19,7 @@ impl Circuit {
     pub(in super::super) fn is_callable(&self, config: &CircuitBreakerConfig, now: Instant) -> bool {
         match &self.state {
             State::Closed { paused: Some(until), .. } if *until > now => false,
-            State::Closed { ramp: Some(ramp), .. } => {
-                config.ramp.is_none_or(|length| ramp.would_pass(length, now))
-            }
+            State::Closed { ramp: Some(ramp), .. } => ramp.would_pass(now),
             State::Open { until } => *until <= now,
             State::HalfOpen(probes) => probes.has_room(config, now),
             State::ForcedOpen => false,
@@ -68,9 +66,7 @@ impl Circuit {
         let is_closed = match &self.state {
             State::Closed { paused, ramp } => {
                 paused.is_none_or(|until| until <= at.now)
-                    && ramp
-                        .as_ref()
-                        .is_none_or(|ramp| config.ramp.is_none_or(|len| ramp.is_over(len, at.now)))
+                    && ramp.as_ref().is_none_or(|ramp| ramp.is_over(at.now))
             }
             _ => false,
         };
@@ -124,6 +120,11 @@ impl Circuit {
 
     pub(in super::super) fn level(&self, config: &CircuitBreakerConfig, now: Instant) -> u32 {
         self.rest.level(config, now)
+    }
+
+    /// Whether calls are let back in by parts still.
+    pub(in super::super) fn is_ramping(&self, now: Instant) -> bool {
+        matches!(&self.state, State::Closed { ramp: Some(ramp), .. } if !ramp.is_over(now))
     }
 
     pub(in super::super) const fn probes(&self) -> usize {
