@@ -26,8 +26,11 @@ mod gauge;
 mod ledger;
 mod memory;
 mod meter;
+mod pace;
+mod plan;
 mod quota;
 mod special;
+mod told;
 
 pub use costs::{Ahead, Costs};
 pub use ledger::{Answer, Ledger, Level, Recalibrated, Short, Store};

@@ -132,7 +132,9 @@ impl<K: Store> Observer for Reservation<K> {
         let state = &self.state;
         let used = self.used(how);
         let (back, owed) = (self.costs.less(&used), used.less(&self.costs));
-        state.ledger.give_back(&back);
+        if !back.is_nothing() {
+            state.ledger.give_back(&back);
+        }
         if !owed.is_nothing() {
             state.ledger.owe(&owed, now());
         }
@@ -151,8 +153,8 @@ impl<K: Store> Observer for Reservation<K> {
             End::Failed(_) | End::Abandoned => {}
         }
         state.line.wake();
-        let outcome = how.into();
-        state.terms.facts.emit(&Fact::Released { call: self.call, gate: GATE, key: &state.key, outcome });
+        let (call, outcome) = (self.call, how.into());
+        state.shown(|key| state.terms.facts.emit(&Fact::Released { call, gate: GATE, key, outcome }));
     }
 }
 

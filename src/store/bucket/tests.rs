@@ -1,10 +1,12 @@
 //! The laws of a bucket, held to random calls, and twins that break them.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::store::pace::pace;
 
 /// A minute in nanoseconds.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -39,17 +41,17 @@ trait Bucketlike {
     fn owe(&self, count: u32, now: u64);
 }
 
-impl Bucketlike for Bucket {
+impl Bucketlike for Bucket<'_> {
     fn take(&self, cost: u32, now: u64) -> Result<(), Dry> {
-        Self::take(self, cost, now)
+        Self::take(*self, cost, now)
     }
 
     fn give_back(&self, count: u32) {
-        Self::give_back(self, count);
+        Self::give_back(*self, count);
     }
 
     fn owe(&self, count: u32, now: u64) {
-        Self::owe(self, count, now);
+        Self::owe(*self, count, now);
     }
 }
 
@@ -59,9 +61,9 @@ enum Twin {
     /// Counts afresh each minute on the minute: a burst at its end and one at the beginning of the next both pass.
     Fixed(Cell<u64>, Cell<u32>),
     /// Adds a debt to a word that lies in the past, where it is lost.
-    Forgetful(Bucket),
+    Forgetful(Bucket<'static>),
     /// Rounds its period down, and so gives more than the quota.
-    Hasty(Bucket),
+    Hasty(Bucket<'static>),
 }
 
 impl Bucketlike for Twin {
@@ -99,8 +101,14 @@ impl Bucketlike for Twin {
     }
 }
 
-fn bucket(limit: u32, capacity: u32) -> Bucket {
-    Bucket::new(pace(limit, MINUTE), capacity, capacity, ORIGIN)
+/// A full bucket that lives as long as the tests do.
+fn full(period: u64, capacity: u32) -> Bucket<'static> {
+    let pace = Box::leak(Box::new(Pace::new(period, capacity)));
+    Bucket::new(Box::leak(Box::new(AtomicU64::new(pace.word(capacity, ORIGIN)))), pace)
+}
+
+fn bucket(limit: u32, capacity: u32) -> Bucket<'static> {
+    full(pace(limit, MINUTE), capacity)
 }
 
 /// Holds a bucket of `limit` a minute to the first law: what is used within any window is at most what it holds, what
@@ -238,7 +246,7 @@ fn a_bucket_that_gives_too_much_is_rejected() {
     assert!(keeps_within(&fixed, 100, 100, &around).is_err());
     assert!(keeps_within(&bucket(100, 100), 100, 100, &around).is_ok());
 
-    let hasty = Twin::Hasty(Bucket::new(60_000_000_000 / 7_000_001, 7_000_001, 7_000_001, ORIGIN));
+    let hasty = Twin::Hasty(full(60_000_000_000 / 7_000_001, 7_000_001));
     let minutes = [Ask::Take(7_000_001), Ask::Pass(59_997_100_000), Ask::Take(7_000_001)];
     assert!(keeps_within(&hasty, 7_000_001, 7_000_001, &minutes).is_err());
     assert!(keeps_within(&bucket(7_000_001, 7_000_001), 7_000_001, 7_000_001, &minutes).is_ok());
