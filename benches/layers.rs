@@ -121,7 +121,9 @@ fn limits(requests: u32) -> TokenAwareRateLimitLayer {
         mode: Mode::Reject,
         ..RateLimitConfig::default()
     };
-    TokenAwareRateLimitLayer::new(config).expect("it can work").facts(&Facts::from_fn(|fact| _ = black_box(fact)))
+    TokenAwareRateLimitLayer::new(config)
+        .expect("it can work")
+        .facts(&Facts::from_fn(|fact| _ = black_box(fact)))
 }
 
 fn clocked(reply: Reply<Chunks>) -> Reply<Timed<Watching<Chunks>>> {

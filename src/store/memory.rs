@@ -140,7 +140,6 @@ impl MemoryLedger {
         }
         Ok(until)
     }
-
 }
 
 impl Ledger for MemoryLedger {
@@ -212,7 +211,12 @@ impl Ledger for MemoryLedger {
             return 1.0;
         }
         let meters = self.meters().map(|(meter, word)| meter.used(word, now));
-        let gauges = self.told.get().into_iter().flat_map(|told| &told.gauges).filter_map(|(_, gauge)| gauge.used(now));
+        let gauges = self
+            .told
+            .get()
+            .into_iter()
+            .flat_map(|told| &told.gauges)
+            .filter_map(|(_, gauge)| gauge.used(now));
         meters.chain(gauges).fold(0.0, f64::max)
     }
 
@@ -226,7 +230,12 @@ impl Ledger for MemoryLedger {
         let _ = self.special(self.tick(now));
         let now = self.anchor(now);
         let meters = self.meters().map(|(meter, word)| meter.level(word, now));
-        let gauges = self.told.get().into_iter().flat_map(|told| &told.gauges).filter_map(|(dimension, gauge)| gauge.level(*dimension, now));
+        let gauges = self
+            .told
+            .get()
+            .into_iter()
+            .flat_map(|told| &told.gauges)
+            .filter_map(|(dimension, gauge)| gauge.level(*dimension, now));
         meters.chain(gauges).collect()
     }
 

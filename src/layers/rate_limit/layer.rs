@@ -181,7 +181,7 @@ impl<R: Ask, K: Store> Admission<R> for RateLimit<K> {
         match state.take_now(&costs, now) {
             Some(Ok(())) => {
                 state.tell_admitted(call.id, Duration::ZERO);
-                Admit::Granted(Reservation::new(state, call.id, costs, counted).watched_from(now))
+                Admit::Granted(Reservation::new(state, call.id, costs, counted, now))
             }
             Some(Err(Wait::Quota(short))) => {
                 line_up(state, call, Asking { costs, counted, known: Some(short), now })

@@ -99,6 +99,7 @@ impl Slot<'_> {
 }
 
 impl Drop for Slot<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(taken) = self.0 {
             taken.fetch_sub(1, Ordering::SeqCst);

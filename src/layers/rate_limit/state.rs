@@ -101,6 +101,7 @@ impl<L> State<L> {
         self.refuse(call, Failure::local(Code::CostAboveCapacity, message))
     }
 
+    #[inline]
     pub(super) fn tell_admitted(&self, call: CallId, waited: Duration) {
         self.shown(|key| self.terms.facts.emit(&Fact::Admitted { call, gate: GATE, key, waited }));
     }
@@ -137,6 +138,7 @@ impl<L: Ledger> State<L> {
     }
 
     /// Takes a slot and the costs, or neither. `None` where the answer takes time.
+    #[inline]
     pub(super) fn take_now(&self, costs: &Costs, now: Instant) -> Option<Result<(), Wait>> {
         let Some(slot) = self.slots.take() else { return Some(Err(Wait::Slot)) };
         match self.ledger.reserve(costs, now) {
@@ -177,5 +179,21 @@ impl<L: Ledger> State<L> {
 impl<L: Ledger> Idle for State<L> {
     fn is_idle(&self) -> bool {
         self.slots.in_flight() == 0 && self.line.is_empty() && self.ledger.is_as_new(now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::rate_limit::Reservation;
+    use crate::store::MemoryLedger;
+
+    /// Scenario: the state of a key that was told nothing, and where nobody waited.
+    /// Expected: it MUST be small, since there may be a million of them.
+    #[test]
+    fn an_idle_key_is_small() {
+        assert!(size_of::<State<MemoryLedger>>() <= 144, "{}", size_of::<State<MemoryLedger>>());
+        assert!(size_of::<MemoryLedger>() <= 48, "{}", size_of::<MemoryLedger>());
+        assert!(size_of::<Reservation>() <= 48);
     }
 }
