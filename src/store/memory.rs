@@ -10,7 +10,7 @@ use crate::time::Instant;
 use super::bucket::{Dry, ORIGIN};
 use super::costs::{Ahead, Costs};
 use super::ledger::{Answer, Ledger, Level, Recalibrated, Short, Store};
-use super::meter::Meter;
+use super::meter::{Heed, Meter};
 use super::plan::{Plan, Words};
 use super::quota::Quota;
 use super::told::Told;
@@ -79,11 +79,6 @@ impl MemoryLedger {
         self.tick(now).max(self.frozen())
     }
 
-    fn instant(&self, tick: u64) -> Instant {
-        let since = Duration::from_nanos(tick.saturating_sub(ORIGIN));
-        self.plan.birth.checked_add(since).unwrap_or(self.plan.birth)
-    }
-
     /// What is out of the ordinary, if anything is in force. What is over is ended first.
     #[inline]
     fn special(&self, now: u64) -> Option<&Told> {
@@ -149,14 +144,14 @@ impl Ledger for MemoryLedger {
         Answer::Now(match self.take(costs, tick) {
             Ok(()) => Ok(()),
             Err(_) => Err(match self.until(costs, &Ahead::default(), tick) {
-                Ok(until) => Short::Until(self.instant(until)),
+                Ok(until) => Short::Until(self.plan.instant(until)),
                 Err(never) => never,
             }),
         })
     }
 
     fn promise(&self, costs: &Costs, ahead: &Ahead, now: Instant) -> Result<Instant, Short> {
-        self.until(costs, ahead, self.tick(now)).map(|until| self.instant(until))
+        self.until(costs, ahead, self.tick(now)).map(|until| self.plan.instant(until))
     }
 
     #[inline]
@@ -180,10 +175,10 @@ impl Ledger for MemoryLedger {
     fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated> {
         let _ = self.special(self.tick(now));
         let own = self.told();
-        let (slow, now) = (own.special.is_slow(), self.anchor(now));
+        let (heed, now) = (Heed { headroom, slow: own.special.is_slow() }, self.anchor(now));
         let told = limits.windows().iter();
         told.filter_map(|window| match self.meters().find(|(m, _)| m.dimension() == window.dimension) {
-            Some((meter, word)) => meter.calibrate(word, window, headroom, slow, now),
+            Some((meter, word)) => meter.calibrate(word, window, heed, now),
             None => own.note(window, now),
         })
         .collect()
@@ -241,7 +236,7 @@ impl Ledger for MemoryLedger {
 
     fn frozen_until(&self, now: Instant) -> Option<Instant> {
         let frozen = self.frozen();
-        (self.tick(now) < frozen).then(|| self.instant(frozen))
+        (self.tick(now) < frozen).then(|| self.plan.instant(frozen))
     }
 
     fn is_as_new(&self, now: Instant) -> bool {

@@ -18,6 +18,15 @@ pub(super) struct Meter {
     pace: Pace,
 }
 
+/// How a provider's word is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heed {
+    /// The share of a limit that is left to others.
+    pub(super) headroom: f64,
+    /// Whether rates are lowered for a while, and limits stay as they are.
+    pub(super) slow: bool,
+}
+
 // === impl Meter ===
 
 impl Meter {
@@ -62,17 +71,16 @@ impl Meter {
         &self,
         word: &AtomicU64,
         window: &Window,
-        headroom: f64,
-        slow: bool,
+        heed: Heed,
         now: u64,
     ) -> Option<Recalibrated> {
         let told = window.limit.and_then(|limit| u32::try_from(limit.max(1)).ok());
-        let resized = !slow && told.is_some_and(|limit| self.follow(word, limit, now));
+        let resized = !heed.slow && told.is_some_and(|limit| self.follow(word, limit, now));
         let lowered = window.remaining.is_some_and(|remaining| {
             let limit = self.limit();
             let reset = window.reset.and_then(|reset| u64::try_from(reset.as_nanos()).ok());
             let reset_at = reset.map(|reset| now.saturating_add(reset));
-            self.bucket(word).lower(left(remaining, limit, headroom), reset_at, now)
+            self.bucket(word).lower(left(remaining, limit, heed.headroom), reset_at, now)
         });
         (resized || lowered).then(|| Recalibrated {
             dimension: self.quota.dimension,

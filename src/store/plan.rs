@@ -1,6 +1,7 @@
 //! What the accounts of one store share, and the words that each has for itself.
 
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use crate::time::Instant;
 
@@ -43,6 +44,12 @@ impl Plan {
     pub(super) fn tick(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.birth).as_nanos();
         ORIGIN.saturating_add(u64::try_from(since).unwrap_or(NEVER))
+    }
+
+    /// The instant of a tick.
+    pub(super) fn instant(&self, tick: u64) -> Instant {
+        let since = Duration::from_nanos(tick.saturating_sub(ORIGIN));
+        self.birth.checked_add(since).unwrap_or(self.birth)
     }
 }
 
