@@ -15,9 +15,13 @@ use divan::counter::ItemsCount;
 use futures_util::Stream;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch, Watching};
+use watertight::event::Facts;
 use watertight::failure::Failure;
+use watertight::layers::rate_limit::{Mode, RateLimitConfig};
 use watertight::layers::timeout::Timed;
-use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
+use watertight::layers::{
+    DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer, TokenAwareRateLimitLayer,
+};
 
 #[global_allocator]
 static ALLOCATIONS: divan::AllocProfiler = divan::AllocProfiler::system();
@@ -108,6 +112,20 @@ where
     });
 }
 
+/// So many requests a minute, and tokens without end; nobody waits.
+fn limits(requests: u32) -> TokenAwareRateLimitLayer {
+    let config = RateLimitConfig {
+        requests_per_minute: Some(requests),
+        tokens_per_minute: Some(u32::MAX),
+        burst: Some(1.0),
+        mode: Mode::Reject,
+        ..RateLimitConfig::default()
+    };
+    TokenAwareRateLimitLayer::new(config)
+        .expect("it can work")
+        .facts(&Facts::from_fn(|fact| _ = black_box(fact)))
+}
+
 fn clocked(reply: Reply<Chunks>) -> Reply<Timed<Watching<Chunks>>> {
     let mut service = DualClockTimeoutLayer::default().layer(Once(Some(reply)));
     let call = pin!(service.call(Request::new("model").streaming()));
@@ -166,6 +184,18 @@ fn call_committed(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_size = CALLS)]
 fn call_failover_committed(bencher: Bencher<'_, '_>) {
     calls(bencher, FailoverLayer::new([Always, Always]).layer(Always));
+}
+
+/// Two dimensions and a bound of calls in flight, none of which is ever short.
+#[divan::bench(sample_size = CALLS)]
+fn call_rate_limit(bencher: Bencher<'_, '_>) {
+    calls(bencher, limits(u32::MAX).layer(Always));
+}
+
+/// All calls but one a minute are refused, with the instant.
+#[divan::bench(sample_size = CALLS)]
+fn call_rate_limit_refused(bencher: Bencher<'_, '_>) {
+    calls(bencher, limits(1).layer(Always));
 }
 
 #[divan::bench(sample_size = CALLS)]

@@ -334,7 +334,7 @@ async fn told_limits_of_keys_that_nobody_calls_again_make_room() {
 // === ledgers out of their range ===
 
 fn ledger(quotas: &[Quota]) -> impl Ledger + use<> {
-    Memory.open("key", quotas)
+    Memory::default().open("key", quotas)
 }
 
 fn reserve(ledger: &impl Ledger, costs: &Costs, now: Instant) -> Result<(), Short> {
@@ -493,7 +493,7 @@ impl Store for Hooked {
     type Ledger = HookedLedger;
 
     fn open(&self, key: &str, quotas: &[Quota]) -> HookedLedger {
-        HookedLedger(Memory.open(key, quotas), Arc::clone(&self.0))
+        HookedLedger(Memory::default().open(key, quotas), Arc::clone(&self.0))
     }
 }
 

@@ -787,6 +787,54 @@ async fn a_waiter_dropped_at_any_poll_leaves_the_line() {
     }
 }
 
+/// The twin: slots that are handed to who waits, and are lost where nobody takes them.
+#[derive(Default)]
+struct Handed {
+    taken: Mutex<bool>,
+    line: Mutex<Vec<tokio::sync::oneshot::Sender<()>>>,
+}
+
+impl Handed {
+    async fn take(&self) {
+        if !std::mem::replace(&mut *self.taken.lock().unwrap(), true) {
+            return;
+        }
+        let (hand, handed) = tokio::sync::oneshot::channel();
+        self.line.lock().unwrap().push(hand);
+        handed.await.unwrap();
+    }
+
+    fn give_back(&self) {
+        // Whoever is told may be gone before it looks.
+        let told = self.line.lock().unwrap().drain(..).any(|hand| hand.send(()).is_ok());
+        *self.taken.lock().unwrap() = told;
+    }
+}
+
+/// Scenario: the one slot comes back while a call waits for it, which is dropped before it is polled again; and the
+/// same with a twin that hands slots over.
+/// Expected: the next call MUST pass at once; the twin MUST be caught losing the slot.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_loses_a_grant_is_rejected() {
+    let mut cx = Context::from_waker(Waker::noop());
+    let layer = layer(RateLimitConfig { max_concurrency: Some(1), ..limits(SIXTY) });
+    let ask = || layer.layer(Model::default()).oneshot(call(1));
+    let held = ask().await.unwrap();
+    let mut waiter = Box::pin(ask());
+    assert!(waiter.as_mut().poll(&mut cx).is_pending());
+    drop(held);
+    drop(waiter);
+    assert!(pin!(ask()).poll(&mut cx).is_ready());
+
+    let twin = Handed::default();
+    twin.take().await;
+    let mut waiter = Box::pin(twin.take());
+    assert!(waiter.as_mut().poll(&mut cx).is_pending());
+    twin.give_back();
+    drop(waiter);
+    assert!(pin!(twin.take()).poll(&mut cx).is_pending(), "the twin has lost it");
+}
+
 /// Scenario: `layer()` called twice, and clones.
 /// Expected: all MUST share one state.
 #[tokio::test(start_paused = true)]

@@ -5,19 +5,16 @@
 //! subtraction, a debt one addition, and a refusal knows the very nanosecond from which on it would be a grant.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::decide::decide;
+use super::pace::{MOST, Pace};
 
 /// Where a ledger's time begins. Far from zero, so that a refund beyond all that was ever taken stays a past instant.
 pub(super) const ORIGIN: u64 = 1 << 61;
 
 /// No instant.
 pub(super) const NEVER: u64 = u64::MAX;
-
-/// The furthest one debt moves the word: a quarter of a year. What is dearer is wrong, and would wrap the word.
-pub(super) const MOST: u64 = 1 << 53;
 
 /// The last instant a word may come to: two centuries of debt. What is added to it when a call asks must not wrap it.
 const LAST: u64 = 1 << 63;
@@ -32,50 +29,29 @@ pub(super) enum Dry {
 }
 
 /// One dimension's quota. Instants are nanoseconds since [`ORIGIN`] was, and given as arguments.
-#[derive(Debug)]
-pub(super) struct Bucket {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket<'a> {
     /// When it is full again.
-    word: AtomicU64,
-    /// How long one takes to come back.
-    period: AtomicU64,
-    /// The most it holds.
-    capacity: AtomicU32,
-    /// What a header took out of it and is to come back, as a distance of the word. Never more than is missing: what
-    /// grew since would have run over in a bucket from which nothing was taken out.
-    withheld: AtomicU64,
-    /// When that comes back.
-    reset_at: AtomicU64,
-}
-
-/// How long one takes to come back, rounded up so that a period never gives more than its quota.
-pub(super) fn pace(limit: u32, period: Duration) -> u64 {
-    let period = u64::try_from(period.as_nanos()).unwrap_or(MOST);
-    period.div_ceil(u64::from(limit.max(1)))
+    word: &'a AtomicU64,
+    pace: &'a Pace,
 }
 
 // === impl Bucket ===
 
-impl Bucket {
-    /// A bucket that gets one back each `period` and holds at most `capacity`; so many are in it now.
-    pub(super) fn new(period: u64, capacity: u32, filled: u32, now: u64) -> Self {
-        let missing = u64::from(capacity.saturating_sub(filled)).saturating_mul(period).min(MOST);
-        Self {
-            word: AtomicU64::new(now + missing),
-            period: AtomicU64::new(period),
-            capacity: AtomicU32::new(capacity),
-            withheld: AtomicU64::new(0),
-            reset_at: AtomicU64::new(NEVER),
-        }
+impl<'a> Bucket<'a> {
+    #[inline]
+    pub(super) const fn new(word: &'a AtomicU64, pace: &'a Pace) -> Self {
+        Self { word, pace }
     }
 
     #[inline]
-    pub(super) fn capacity(&self) -> u32 {
-        self.capacity.load(Ordering::Relaxed)
+    pub(super) fn capacity(self) -> u32 {
+        self.pace.capacity()
     }
 
     /// Takes so many. Nothing may cost nothing, but an empty bucket lets nothing pass.
     #[inline]
-    pub(super) fn take(&self, cost: u32, now: u64) -> Result<(), Dry> {
+    pub(super) fn take(self, cost: u32, now: u64) -> Result<(), Dry> {
         self.look(now);
         let capacity = self.capacity();
         if cost > capacity {
@@ -84,7 +60,7 @@ impl Bucket {
         let Some(cost) = NonZeroU32::new(cost) else {
             return if self.remaining(now) > 0 { Ok(()) } else { Err(Dry::Until(self.until(1, now))) };
         };
-        if decide(&self.word, self.period.load(Ordering::Relaxed), capacity, cost, now) {
+        if decide(self.word, self.pace.period.load(Ordering::Relaxed), capacity, cost, now) {
             Ok(())
         } else {
             Err(Dry::Until(self.until(u64::from(cost.get()), now)))
@@ -93,7 +69,7 @@ impl Bucket {
 
     /// Gives so many back. No clock is needed: what was taken stands in the word.
     #[inline]
-    pub(super) fn give_back(&self, count: u32) {
+    pub(super) fn give_back(self, count: u32) {
         if count > 0 {
             let weight = self.weight(u64::from(count));
             self.change(|word| word.saturating_sub(weight));
@@ -101,7 +77,7 @@ impl Bucket {
     }
 
     /// Takes so many, whether they are there or not. Counted from now, since a full bucket cannot owe.
-    pub(super) fn owe(&self, count: u32, now: u64) {
+    pub(super) fn owe(self, count: u32, now: u64) {
         if count > 0 {
             self.look(now);
             let weight = self.weight(u64::from(count));
@@ -110,38 +86,38 @@ impl Bucket {
     }
 
     /// How many are in it.
-    pub(super) fn remaining(&self, now: u64) -> u32 {
+    pub(super) fn remaining(self, now: u64) -> u32 {
         let mut word = self.word.load(Ordering::Relaxed);
-        if self.reset_at.load(Ordering::Relaxed) <= now {
-            word = word.saturating_sub(self.withheld.load(Ordering::Relaxed));
+        if self.pace.reset_at.load(Ordering::Relaxed) <= now {
+            word = word.saturating_sub(self.pace.withheld.load(Ordering::Relaxed));
         }
-        let missing = word.saturating_sub(now).div_ceil(self.period.load(Ordering::Relaxed).max(1));
+        let missing = word.saturating_sub(now).div_ceil(self.pace.period.load(Ordering::Relaxed).max(1));
         u64::from(self.capacity()).saturating_sub(missing).try_into().unwrap_or(u32::MAX)
     }
 
     /// From when on so many are there, if nobody else takes any. More than it holds counts as the last of several.
-    pub(super) fn until(&self, count: u64, now: u64) -> u64 {
+    pub(super) fn until(self, count: u64, now: u64) -> u64 {
         self.grown(count, now, |until| until)
     }
 
     /// The same where it grows faster than its period says, in parts: `sooner` tells when what takes until then by the
     /// period is there. A reset comes when it comes.
-    pub(super) fn grown(&self, count: u64, now: u64, sooner: impl Fn(u64) -> u64) -> u64 {
+    pub(super) fn grown(self, count: u64, now: u64, sooner: impl Fn(u64) -> u64) -> u64 {
         let word = self.word.load(Ordering::Relaxed).max(now);
         let whole = self.weight(u64::from(self.capacity()));
         let weight = self.weight(count);
         let from = |word: u64| sooner(word.max(now).saturating_add(weight).saturating_sub(whole).max(now));
         let plain = from(word);
-        let reset_at = self.reset_at.load(Ordering::Relaxed);
+        let reset_at = self.pace.reset_at.load(Ordering::Relaxed);
         if reset_at >= plain {
             return plain;
         }
-        let untouched = word.saturating_sub(self.withheld.load(Ordering::Relaxed));
+        let untouched = word.saturating_sub(self.pace.withheld.load(Ordering::Relaxed));
         plain.min(reset_at.max(from(untouched)))
     }
 
     /// Stops its refill from one instant to another.
-    pub(super) fn pause(&self, from: u64, until: u64) {
+    pub(super) fn pause(self, from: u64, until: u64) {
         let length = until.saturating_sub(from).min(MOST);
         self.change(|word| word.max(from).saturating_add(length));
     }
@@ -151,29 +127,29 @@ impl Bucket {
     ///
     /// Each word on a reset replaces the one before, also where nothing is to be taken out: a window that is fixed tells
     /// the same instant again, and one that slides moves on with every call, so that nothing may come back yet.
-    pub(super) fn lower(&self, remaining: i64, reset_at: Option<u64>, now: u64) -> bool {
+    pub(super) fn lower(self, remaining: i64, reset_at: Option<u64>, now: u64) -> bool {
         self.look(now);
         let capacity = self.capacity();
-        let period = self.period.load(Ordering::Relaxed);
+        let period = self.pace.period.load(Ordering::Relaxed);
         let missing = u64::try_from(i64::from(capacity).saturating_sub(remaining)).unwrap_or(0);
         let floor = now + missing.saturating_mul(period).min(MOST);
         let before = self.change(|word| word.max(floor));
         let taken = floor.saturating_sub(before.max(now));
         if let Some(reset_at) = reset_at
-            && self.withheld.fetch_add(taken, Ordering::Relaxed) + taken > 0
+            && self.pace.withheld.fetch_add(taken, Ordering::Relaxed) + taken > 0
         {
-            self.reset_at.store(reset_at, Ordering::Relaxed);
+            self.pace.reset_at.store(reset_at, Ordering::Relaxed);
         }
         taken > 0
     }
 
     /// Changes its pace and size. What was taken stays taken, in number.
-    pub(super) fn resize(&self, period: u64, capacity: u32, now: u64) {
-        let old = self.period.swap(period, Ordering::Relaxed).max(1);
-        self.capacity.store(capacity, Ordering::Relaxed);
+    pub(super) fn resize(self, period: u64, capacity: u32, now: u64) {
+        let old = self.pace.period.swap(period, Ordering::Relaxed).max(1);
+        self.pace.capacity.store(capacity, Ordering::Relaxed);
         self.look(now);
-        let withheld = self.withheld.load(Ordering::Relaxed);
-        self.withheld.store(scale(withheld, period, old), Ordering::Relaxed);
+        let withheld = self.pace.withheld.load(Ordering::Relaxed);
+        self.pace.withheld.store(scale(withheld, period, old), Ordering::Relaxed);
         self.change(|word| match word.checked_sub(now) {
             Some(owed) => now.saturating_add(scale(owed, period, old)),
             None => word,
@@ -181,34 +157,34 @@ impl Bucket {
     }
 
     /// Whether it is as good as new, and was for so long: full, and nothing is withheld.
-    pub(super) fn is_full(&self, since: u64, now: u64) -> bool {
-        let reset_at = self.reset_at.load(Ordering::Relaxed);
-        let withheld = if reset_at == NEVER { 0 } else { self.withheld.load(Ordering::Relaxed) };
+    pub(super) fn is_full(self, since: u64, now: u64) -> bool {
+        let reset_at = self.pace.reset_at.load(Ordering::Relaxed);
+        let withheld = if reset_at == NEVER { 0 } else { self.pace.withheld.load(Ordering::Relaxed) };
         let full_at = self.word.load(Ordering::Relaxed).saturating_sub(withheld);
         (reset_at == NEVER || reset_at <= now) && full_at.saturating_add(since) <= now
     }
 
     /// What is withheld, and until when.
-    pub(super) fn withheld(&self, now: u64) -> (u64, Option<u64>) {
-        let reset_at = self.reset_at.load(Ordering::Relaxed);
+    pub(super) fn withheld(self, now: u64) -> (u64, Option<u64>) {
+        let reset_at = self.pace.reset_at.load(Ordering::Relaxed);
         if reset_at == NEVER || reset_at <= now {
             return (0, None);
         }
         let missing = self.word.load(Ordering::Relaxed).saturating_sub(now);
-        let withheld = self.withheld.load(Ordering::Relaxed).min(missing);
-        (withheld / self.period.load(Ordering::Relaxed).max(1), Some(reset_at))
+        let withheld = self.pace.withheld.load(Ordering::Relaxed).min(missing);
+        (withheld / self.pace.period.load(Ordering::Relaxed).max(1), Some(reset_at))
     }
 
     /// Looks after what is withheld, before the word is moved on.
     #[inline]
-    fn look(&self, now: u64) {
-        let reset_at = self.reset_at.load(Ordering::Relaxed);
+    fn look(self, now: u64) {
+        let reset_at = self.pace.reset_at.load(Ordering::Relaxed);
         if reset_at == NEVER {
             return;
         }
         let missing = self.word.load(Ordering::SeqCst).saturating_sub(now);
-        if self.withheld.load(Ordering::Relaxed) > missing {
-            self.withheld.fetch_min(missing, Ordering::SeqCst);
+        if self.pace.withheld.load(Ordering::Relaxed) > missing {
+            self.pace.withheld.fetch_min(missing, Ordering::SeqCst);
         }
         if reset_at <= now {
             self.release(reset_at);
@@ -218,21 +194,21 @@ impl Bucket {
     /// Gives back what was withheld, once. A later instant than the reset gives no more and no less than the reset
     /// itself: what flows over a full bucket lies in the past.
     #[cold]
-    fn release(&self, reset_at: u64) {
-        if self.reset_at.compare_exchange(reset_at, NEVER, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            let withheld = self.withheld.swap(0, Ordering::SeqCst);
+    fn release(self, reset_at: u64) {
+        if self.pace.reset_at.compare_exchange(reset_at, NEVER, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            let withheld = self.pace.withheld.swap(0, Ordering::SeqCst);
             self.word.fetch_sub(withheld, Ordering::SeqCst);
         }
     }
 
     /// How far so many move the word.
     #[inline]
-    fn weight(&self, count: u64) -> u64 {
-        count.saturating_mul(self.period.load(Ordering::Relaxed)).min(MOST)
+    fn weight(self, count: u64) -> u64 {
+        self.pace.weight(count)
     }
 
     /// Changes the word, and tells what it was.
-    fn change(&self, to: impl Fn(u64) -> u64) -> u64 {
+    fn change(self, to: impl Fn(u64) -> u64) -> u64 {
         let change =
             self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |word| Some(to(word).min(LAST)));
         change.unwrap_or_else(|same| same)

@@ -61,6 +61,7 @@ impl StateStore for Word<'_> {
 impl Clock for Told<'_> {
     type Instant = Nanos;
 
+    #[inline]
     fn now(&self) -> Nanos {
         Nanos::from(self.0.get())
     }

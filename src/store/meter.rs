@@ -1,13 +1,14 @@
-//! A quota and its bucket, and how they follow a provider's word.
+//! A quota and the pace of its bucket, and how they follow a provider's word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::chat::{Dimension, Window};
 
-use super::bucket::{Bucket, MOST, ORIGIN, pace};
+use super::bucket::Bucket;
 use super::gauge::LONGEST;
 use super::ledger::{Level, Recalibrated};
+use super::pace::{MOST, Pace, pace};
 use super::quota::{Quota, period};
 
 #[derive(Debug)]
@@ -15,7 +16,16 @@ pub(super) struct Meter {
     quota: Quota,
     /// The limit in force.
     limit: AtomicU64,
-    pub(super) bucket: Bucket,
+    pace: Pace,
+}
+
+/// How a provider's word is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heed {
+    /// The share of a limit that is left to others.
+    pub(super) headroom: f64,
+    /// Whether rates are lowered for a while, and limits stay as they are.
+    pub(super) slow: bool,
 }
 
 // === impl Meter ===
@@ -23,8 +33,28 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new(quota: Quota) -> Self {
         let pace = pace(quota.limit, quota.period());
-        let bucket = Bucket::new(pace, quota.capacity(quota.limit), quota.initial(), ORIGIN);
-        Self { quota, limit: AtomicU64::new(quota.limit.into()), bucket }
+        let pace = Pace::new(pace, quota.capacity(quota.limit));
+        Self { quota, limit: AtomicU64::new(quota.limit.into()), pace }
+    }
+
+    pub(super) const fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// The word of a new bucket.
+    pub(super) fn word(&self, now: u64) -> u64 {
+        self.pace.word(self.quota.initial(), now)
+    }
+
+    /// The bucket of this word.
+    #[inline]
+    pub(super) const fn bucket<'a>(&'a self, word: &'a AtomicU64) -> Bucket<'a> {
+        Bucket::new(word, &self.pace)
+    }
+
+    #[inline]
+    pub(super) fn capacity(&self) -> u32 {
+        self.pace.capacity()
     }
 
     #[inline]
@@ -40,38 +70,38 @@ impl Meter {
     /// Takes in what a provider told of this dimension, and tells what changed.
     pub(super) fn calibrate(
         &self,
+        word: &AtomicU64,
         window: &Window,
-        headroom: f64,
-        slow: bool,
+        heed: Heed,
         now: u64,
     ) -> Option<Recalibrated> {
         let told = window.limit.and_then(|limit| u32::try_from(limit).ok());
-        let resized = !slow && told.is_some_and(|limit| self.follow(limit, now));
+        let resized = !heed.slow && told.is_some_and(|limit| self.follow(word, limit, now));
         let lowered = window.remaining.is_some_and(|remaining| {
             let limit = self.limit();
             let reset = window.reset.map(|reset| reset.min(LONGEST).as_nanos());
             let reset_at = reset.and_then(|reset| Some(now.saturating_add(u64::try_from(reset).ok()?)));
-            self.bucket.lower(left(remaining, limit, headroom), reset_at, now)
+            self.bucket(word).lower(left(remaining, limit, heed.headroom), reset_at, now)
         });
         (resized || lowered).then(|| Recalibrated {
             dimension: self.quota.dimension,
             limit: self.limit(),
-            remaining: self.bucket.remaining(now).into(),
+            remaining: self.bucket(word).remaining(now).into(),
         })
     }
 
     /// Follows a told limit: down always, up only a guess, or back to what was declared.
-    fn follow(&self, told: u32, now: u64) -> bool {
+    fn follow(&self, word: &AtomicU64, told: u32, now: u64) -> bool {
         let limit = if self.quota.guess { told } else { told.min(self.quota.limit) };
         if self.limit.swap(limit.into(), Ordering::Relaxed) == u64::from(limit) {
             return false;
         }
-        self.resize(1.0, now);
+        self.resize(word, 1.0, now);
         true
     }
 
     /// Gives the bucket the pace of its limit, at a share of it.
-    pub(super) fn resize(&self, share: f64, now: u64) {
+    pub(super) fn resize(&self, word: &AtomicU64, share: f64, now: u64) {
         let limit = u32::try_from(self.limit()).unwrap_or(u32::MAX);
         let pace = pace(limit, period(self.quota.dimension));
         #[expect(
@@ -83,21 +113,21 @@ impl Meter {
         let pace = if share < 1.0 { (pace as f64 / share).ceil() as u64 } else { pace };
         let capacity = self.quota.capacity(limit);
         // No bucket takes longer to fill than a debt may be: what is slower stands still, and no number would hold it.
-        self.bucket.resize(pace.min(MOST / u64::from(capacity)), capacity, now);
+        self.bucket(word).resize(pace.min(MOST / u64::from(capacity)), capacity, now);
     }
 
     /// The share that is used, from 0 to 1.
-    pub(super) fn used(&self, now: u64) -> f64 {
-        1.0 - f64::from(self.bucket.remaining(now)) / f64::from(self.bucket.capacity().max(1))
+    pub(super) fn used(&self, word: &AtomicU64, now: u64) -> f64 {
+        1.0 - f64::from(self.bucket(word).remaining(now)) / f64::from(self.capacity().max(1))
     }
 
-    pub(super) fn level(&self, now: u64) -> Level {
-        let (withheld, reset_at) = self.bucket.withheld(now);
+    pub(super) fn level(&self, word: &AtomicU64, now: u64) -> Level {
+        let (withheld, reset_at) = self.bucket(word).withheld(now);
         Level {
             dimension: self.quota.dimension,
             limit: Some(self.limit()),
-            capacity: Some(self.bucket.capacity().into()),
-            remaining: self.bucket.remaining(now).into(),
+            capacity: Some(self.capacity().into()),
+            remaining: self.bucket(word).remaining(now).into(),
             withheld,
             reset: reset_at.map(|at| Duration::from_nanos(at.saturating_sub(now))),
         }
@@ -105,10 +135,10 @@ impl Meter {
 
     /// A limit that was told is forgotten once nobody used it for a period: whoever comes then is told it again, and a
     /// key that never comes again must not be kept for it.
-    pub(super) fn is_as_new(&self, now: u64) -> bool {
+    pub(super) fn is_as_new(&self, word: &AtomicU64, now: u64) -> bool {
         let is_told = self.limit() != u64::from(self.quota.limit);
         let quiet = if is_told { self.quota.period().as_nanos() } else { 0 };
-        self.bucket.is_full(u64::try_from(quiet).unwrap_or(MOST), now)
+        self.bucket(word).is_full(u64::try_from(quiet).unwrap_or(MOST), now)
     }
 }
 

@@ -13,7 +13,7 @@
 //! use watertight::store::{Answer, Costs, Ledger, Memory, Quota, Short, Store};
 //! use watertight::time::now;
 //!
-//! let ledger = Memory.open("provider:openai", &[Quota::new(Dimension::Tokens, 6_000)]);
+//! let ledger = Memory::default().open("provider:openai", &[Quota::new(Dimension::Tokens, 6_000)]);
 //! let call = Costs { requests: 1, input: 4_000, output: 500, tokens: 4_500 };
 //! assert!(matches!(ledger.reserve(&call, now()), Answer::Now(Ok(()))));
 //! assert!(matches!(ledger.reserve(&call, now()), Answer::Now(Err(Short::Until(_)))));
@@ -26,8 +26,11 @@ mod gauge;
 mod ledger;
 mod memory;
 mod meter;
+mod pace;
+mod plan;
 mod quota;
 mod special;
+mod told;
 
 pub use costs::{Ahead, Costs};
 pub use ledger::{Answer, Ledger, Level, Recalibrated, Short, Store};

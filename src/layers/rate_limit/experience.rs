@@ -1,16 +1,19 @@
 //! What calls taught, for all to read without a lock.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use super::learn::Learner;
 
 /// Factors of estimates are kept as so many parts of one.
 const ONE: u32 = 1024;
 
-/// What calls taught. The admitted path reads two words of it.
+/// What calls taught, where one told its usage. The admitted path reads two words of it.
+#[derive(Debug, Default)]
+pub(super) struct Experience(OnceLock<Box<Lessons>>);
+
 #[derive(Debug)]
-pub(super) struct Experience {
+struct Lessons {
     learner: Mutex<Learner>,
     /// Zero is unknown.
     usual: AtomicU32,
@@ -23,18 +26,23 @@ impl Experience {
     /// What 95 % of the answers stayed below, once known.
     #[inline]
     pub(super) fn usual_output(&self) -> Option<u32> {
-        Some(self.usual.load(Ordering::Relaxed)).filter(|usual| *usual > 0)
+        Some(self.0.get()?.usual.load(Ordering::Relaxed)).filter(|usual| *usual > 0)
     }
 
     /// By what estimates are multiplied.
     pub(super) fn factor(&self) -> f64 {
-        f64::from(self.factor.load(Ordering::Relaxed)) / f64::from(ONE)
+        f64::from(self.parts()) / f64::from(ONE)
+    }
+
+    #[inline]
+    fn parts(&self) -> u32 {
+        self.0.get().map_or(ONE, |lessons| lessons.factor.load(Ordering::Relaxed))
     }
 
     /// An estimate, corrected.
     #[inline]
     pub(super) fn corrected(&self, input: u32) -> u32 {
-        let factor = self.factor.load(Ordering::Relaxed);
+        let factor = self.parts();
         if factor == ONE {
             return input;
         }
@@ -44,19 +52,22 @@ impl Experience {
 
     /// Learns what a call used. `estimated` is its input where we estimated that.
     pub(super) fn learn(&self, estimated: Option<u32>, input: u64, output: u64) {
+        let lessons = self.0.get_or_init(Box::default);
         // Another call is just being learnt from: one sample less does no harm, a wait would.
-        let Ok(mut learner) = self.learner.try_lock() else { return };
+        let Ok(mut learner) = lessons.learner.try_lock() else { return };
         if learner.output(output) {
-            self.usual.store(learner.usual_output().unwrap_or(0), Ordering::Relaxed);
+            lessons.usual.store(learner.usual_output().unwrap_or(0), Ordering::Relaxed);
         }
         let moved = estimated.is_some_and(|estimated| learner.input(estimated.into(), input));
         if moved {
-            self.factor.store(parts(learner.factor()), Ordering::Relaxed);
+            lessons.factor.store(parts(learner.factor()), Ordering::Relaxed);
         }
     }
 }
 
-impl Default for Experience {
+// === impl Lessons ===
+
+impl Default for Lessons {
     fn default() -> Self {
         Self { learner: Mutex::new(Learner::new()), usual: AtomicU32::new(0), factor: AtomicU32::new(ONE) }
     }

@@ -46,7 +46,7 @@ impl TokenAwareRateLimitLayer {
     /// # Errors
     /// Names the field that cannot work.
     pub fn new(config: RateLimitConfig) -> Result<Self, ConfigError> {
-        Self::with_store(Memory, config)
+        Self::with_store(Memory::default(), config)
     }
 }
 
@@ -106,7 +106,7 @@ impl Default for TokenAwareRateLimitLayer {
     fn default() -> Self {
         let config = RateLimitConfig::default();
         let quotas = config.quotas();
-        Self::of(Memory, Terms { quotas, config, facts: Facts::default(), name: GATE.into() })
+        Self::of(Memory::default(), Terms { quotas, config, facts: Facts::default(), name: GATE.into() })
     }
 }
 
@@ -124,7 +124,7 @@ impl<K: Store> RateLimit<K> {
     fn new(store: K, terms: Arc<Terms>) -> Self {
         let only = (terms.config.key == KeyBy::Nothing).then(|| {
             let ledger = store.open(&terms.name, &terms.quotas);
-            Arc::new(State::new(Arc::clone(&terms), "", ledger))
+            Arc::new(State::new(Arc::clone(&terms), "".into(), ledger))
         });
         let states = Keyed::new(terms.config.max_keys);
         Self(Arc::new(Keys { terms, store, states }), only)
@@ -143,7 +143,7 @@ impl<K: Store> RateLimit<K> {
         let key = keys.terms.config.key.of(request);
         let made = keys.states.get_or_insert_named(key, |key| {
             let ledger = keys.store.open(&format!("{}:{key}", keys.terms.name), &keys.terms.quotas);
-            State::new(Arc::clone(&keys.terms), &key, ledger)
+            State::new(Arc::clone(&keys.terms), key, ledger)
         });
         made.map_err(|full| {
             let failure = Failure::local(Code::LimiterFull, full.message());
@@ -181,7 +181,7 @@ impl<R: Ask, K: Store> Admission<R> for RateLimit<K> {
         match state.take_now(&costs, now) {
             Some(Ok(())) => {
                 state.tell_admitted(call.id, Duration::ZERO);
-                Admit::Granted(Reservation::new(state, call.id, costs, counted).watched_from(now))
+                Admit::Granted(Reservation::new(state, call.id, costs, counted, now))
             }
             Some(Err(Wait::Quota(short))) => {
                 line_up(state, call, Asking { costs, counted, known: Some(short), now })
@@ -206,7 +206,7 @@ impl<L: Ledger> State<L> {
 
     fn snapshot(&self, now: Instant) -> KeySnapshot {
         KeySnapshot {
-            key: self.key.clone(),
+            key: self.shown(|key| key.into()),
             in_flight: self.slots.in_flight(),
             max_in_flight: self.slots.most(),
             waiting: self.line.waiting(),

@@ -25,10 +25,10 @@ const OFF: f64 = 0.3;
 /// The factor stays within these: no script is that far from its usual token length.
 const FACTOR: (f64, f64) = (0.25, 8.0);
 
-/// Learns from what calls used. Pure: whoever has a lock asks it.
+/// Learns from what calls used. Pure: whoever has a lock asks it. No bin counts beyond [`WINDOW`].
 #[derive(Debug)]
 pub(super) struct Learner {
-    bins: [u32; BINS],
+    bins: [u16; BINS],
     known: u32,
     factor: f64,
     /// Estimates off in a row, below zero where they were too high.
@@ -50,7 +50,7 @@ impl Learner {
         self.known += 1;
         if self.known >= WINDOW {
             self.bins.iter_mut().for_each(|count| *count /= 2);
-            self.known = self.bins.iter().sum();
+            self.known = self.bins.iter().copied().map(u32::from).sum();
         }
         self.known >= LEAST && (self.known == LEAST || self.known.is_multiple_of(REFRESH))
     }
@@ -62,7 +62,8 @@ impl Learner {
         }
         let mut above = self.known / 20;
         for (at, count) in self.bins.iter().enumerate().rev() {
-            if *count > above {
+            let count = u32::from(*count);
+            if count > above {
                 return Some(edge(at));
             }
             above -= count;

@@ -8,20 +8,26 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::{Mutex as FairMutex, Notify, OwnedMutexGuard};
 
 use crate::store::{Ahead, Costs};
 
-/// The line of one key.
+/// The line of one key. Where nobody ever waited it is two words.
 #[derive(Debug, Default)]
 pub(super) struct Line {
+    waiting: AtomicUsize,
+    queue: OnceLock<Box<Queue>>,
+}
+
+/// What those who wait need.
+#[derive(Debug, Default)]
+struct Queue {
     head: Arc<FairMutex<()>>,
     /// Told once for each change; only the head listens.
     changed: Notify,
-    waiting: AtomicUsize,
     ahead: Mutex<Ahead>,
 }
 
@@ -51,20 +57,32 @@ impl Line {
 
     /// What all who wait will take.
     pub(super) fn ahead(&self) -> Ahead {
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.get().map_or_else(Ahead::default, |queue| *queue.ahead())
     }
 
     /// Tells the head that something may have changed.
     #[inline]
     pub(super) fn wake(&self) {
         if !self.is_empty() {
-            self.changed.notify_one();
+            self.queue().changed.notify_one();
         }
     }
 
     /// Ready once something changed since the head looked last.
     pub(super) async fn changed(&self) {
-        self.changed.notified().await;
+        self.queue().changed.notified().await;
+    }
+
+    fn queue(&self) -> &Queue {
+        self.queue.get_or_init(Box::default)
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,8 +93,8 @@ impl<T: AsRef<Line>> Place<T> {
     pub(super) fn join(owner: T, costs: Costs) -> Self {
         let line = owner.as_ref();
         line.waiting.fetch_add(1, Ordering::SeqCst);
-        line.ahead.lock().unwrap_or_else(PoisonError::into_inner).join(&costs);
-        let mut turn: Turn = Box::pin(Arc::clone(&line.head).lock_owned());
+        line.queue().ahead().join(&costs);
+        let mut turn: Turn = Box::pin(Arc::clone(&line.queue().head).lock_owned());
         let head = match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(head) => Some(head),
             Poll::Pending => None,
@@ -101,7 +119,7 @@ impl<T: AsRef<Line>> Place<T> {
 impl<T: AsRef<Line>> Drop for Place<T> {
     fn drop(&mut self) {
         let line = self.owner.as_ref();
-        line.ahead.lock().unwrap_or_else(PoisonError::into_inner).leave(&self.costs);
+        line.queue().ahead().leave(&self.costs);
         line.waiting.fetch_sub(1, Ordering::SeqCst);
         // The next becomes the head only when this one is no longer counted.
         self.turn = None;

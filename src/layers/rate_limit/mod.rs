@@ -101,6 +101,7 @@ mod experience;
 mod layer;
 mod learn;
 mod line;
+mod name;
 mod profile;
 mod reservation;
 mod slots;

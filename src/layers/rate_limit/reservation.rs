@@ -28,12 +28,19 @@ pub struct Reservation<K: Store = Memory> {
     costs: Costs,
     /// Bytes of output seen.
     seen: u32,
-    round: u32,
     phase: Phase,
     /// Whether its input was counted, and not estimated.
     counted: bool,
-    /// When its first output is late, where that is looked at. Boxed, since few look and all move it.
-    late_from: Option<Box<Instant>>,
+    /// Boxed, since few try out a number and all move it.
+    trial: Option<Box<Trial>>,
+}
+
+/// What a call tells of the number of calls in flight, where that is tried out.
+#[derive(Debug)]
+struct Trial {
+    round: u32,
+    /// When its first output is late, where that is looked at.
+    late_from: Option<Instant>,
     late: bool,
 }
 
@@ -51,16 +58,17 @@ enum Phase {
 // === impl Reservation ===
 
 impl<K: Store> Reservation<K> {
-    pub(super) fn new(state: Arc<State<K::Ledger>>, call: CallId, costs: Costs, counted: bool) -> Self {
-        let round = state.slots.round();
-        Self { state, call, costs, seen: 0, round, phase: Phase::Sent, counted, late_from: None, late: false }
-    }
-
-    /// Looks out for a late first output, where that is asked for.
-    pub(super) fn watched_from(mut self, start: Instant) -> Self {
-        let late = self.state.terms.config.adaptive.and_then(|adaptive| adaptive.late_first_output);
-        self.late_from = late.and_then(|late| start.checked_add(late)).map(Box::new);
-        self
+    /// Of a call that is admitted now.
+    #[inline]
+    pub(super) fn new(
+        state: Arc<State<K::Ledger>>,
+        call: CallId,
+        costs: Costs,
+        counted: bool,
+        now: Instant,
+    ) -> Self {
+        let trial = if state.terms.config.adaptive.is_some() { Some(Trial::of(&state, now)) } else { None };
+        Self { state, call, costs, seen: 0, phase: Phase::Sent, counted, trial }
     }
 
     /// What the call used in the end.
@@ -108,6 +116,17 @@ impl<K: Store> Reservation<K> {
     }
 }
 
+// === impl Trial ===
+
+impl Trial {
+    #[cold]
+    fn of<L>(state: &State<L>, now: Instant) -> Box<Self> {
+        let late = state.terms.config.adaptive.and_then(|adaptive| adaptive.late_first_output);
+        let late_from = late.and_then(|late| now.checked_add(late));
+        Box::new(Self { round: state.slots.round(), late_from, late: false })
+    }
+}
+
 impl<K: Store> Observer for Reservation<K> {
     fn meet(&mut self, limits: &Limits) {
         self.phase = self.phase.max(Phase::Head);
@@ -121,8 +140,10 @@ impl<K: Store> Observer for Reservation<K> {
         };
         self.phase = Phase::Output;
         self.seen = self.seen.saturating_add(bytes);
-        if let Some(late_from) = self.late_from.take() {
-            self.late = now() > *late_from;
+        if let Some(trial) = &mut self.trial
+            && let Some(late_from) = trial.late_from.take()
+        {
+            trial.late = now() > late_from;
         }
     }
 
@@ -130,7 +151,9 @@ impl<K: Store> Observer for Reservation<K> {
         let state = &self.state;
         let used = self.used(how);
         let (back, owed) = (self.costs.less(&used), used.less(&self.costs));
-        state.ledger.give_back(&back);
+        if !back.is_nothing() {
+            state.ledger.give_back(&back);
+        }
         if !owed.is_nothing() {
             state.ledger.owe(&owed, now());
         }
@@ -143,14 +166,16 @@ impl<K: Store> Observer for Reservation<K> {
             End::Completed(None) | End::Abandoned => {}
         }
         state.slots.give_back();
-        match how {
-            End::Failed(failure) if is_overload(failure) => state.slots.learn(self.round, true),
-            End::Completed(_) => state.slots.learn(self.round, self.late),
-            End::Failed(_) | End::Abandoned => {}
+        if let Some(trial) = &self.trial {
+            match how {
+                End::Failed(failure) if is_overload(failure) => state.slots.learn(trial.round, true),
+                End::Completed(_) => state.slots.learn(trial.round, trial.late),
+                End::Failed(_) | End::Abandoned => {}
+            }
         }
         state.line.wake();
-        let outcome = how.into();
-        state.terms.facts.emit(&Fact::Released { call: self.call, gate: GATE, key: &state.key, outcome });
+        let (call, outcome) = (self.call, how.into());
+        state.shown(|key| state.terms.facts.emit(&Fact::Released { call, gate: GATE, key, outcome }));
     }
 }
 

@@ -13,8 +13,14 @@ const ANY: u32 = u32::MAX;
 pub(super) struct Slots {
     taken: AtomicU32,
     most: AtomicU32,
+    adaptive: Option<Box<Tried>>,
+}
+
+/// The number in flight as it is found out, where it is.
+#[derive(Debug)]
+struct Tried {
     round: AtomicU32,
-    adaptive: Option<Mutex<Adaptive>>,
+    adaptive: Mutex<Adaptive>,
 }
 
 /// A slot of a call that is not admitted yet: given back on drop.
@@ -28,8 +34,10 @@ impl Slots {
         Self {
             taken: AtomicU32::new(0),
             most: AtomicU32::new(most),
-            round: AtomicU32::new(0),
-            adaptive: adaptive.map(|config| Mutex::new(Adaptive::new(config, most))),
+            adaptive: adaptive.map(|config| {
+                let adaptive = Mutex::new(Adaptive::new(config, most));
+                Box::new(Tried { round: AtomicU32::new(0), adaptive })
+            }),
         }
     }
 
@@ -51,7 +59,7 @@ impl Slots {
     /// The round that calls begin in now: see [`Adaptive`].
     #[inline]
     pub(super) fn round(&self) -> u32 {
-        self.round.load(Ordering::Relaxed)
+        self.adaptive.as_ref().map_or(0, |tried| tried.round.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -69,10 +77,10 @@ impl Slots {
     /// Takes in how a call of a round went.
     #[inline]
     pub(super) fn learn(&self, round: u32, overload: bool) {
-        if let Some(adaptive) = &self.adaptive {
-            let mut adaptive = adaptive.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tried) = &self.adaptive {
+            let mut adaptive = tried.adaptive.lock().unwrap_or_else(PoisonError::into_inner);
             self.most.store(adaptive.learn(round, overload), Ordering::Relaxed);
-            self.round.store(adaptive.round(), Ordering::Relaxed);
+            tried.round.store(adaptive.round(), Ordering::Relaxed);
         }
     }
 }
@@ -91,6 +99,7 @@ impl Slot<'_> {
 }
 
 impl Drop for Slot<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(taken) = self.0 {
             taken.fetch_sub(1, Ordering::SeqCst);

@@ -1,18 +1,19 @@
 //! What is known of one key: its account, its line, its calls in flight, what they taught.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::chat::{CallId, Cost, Dimension, Limits};
 use crate::event::{Fact, Facts};
 use crate::failure::{Code, Failure};
 use crate::keyed::Idle;
-use crate::store::{Answer, Costs, Ledger, Quota, Short};
+use crate::store::{Answer, Costs, Ledger, Quota, Recalibrated, Short};
 use crate::time::{Instant, now};
 
 use super::config::{RateLimitConfig, ReserveOutput};
 use super::experience::Experience;
 use super::line::Line;
+use super::name::named;
 use super::slots::Slots;
 
 /// The word for this layer in facts, and its name unless it is given one.
@@ -33,10 +34,10 @@ pub(super) struct State<L> {
     pub(super) terms: Arc<Terms>,
     pub(super) ledger: L,
     pub(super) line: Line,
-    /// As facts show it.
-    pub(super) key: Box<str>,
-    /// Made beforehand: a refusal is a copy.
-    full: Failure,
+    /// Without the layer's name: the map's own.
+    key: Arc<str>,
+    /// Made at the first refusal: any other is a copy.
+    full: OnceLock<Failure>,
     pub(super) slots: Slots,
     pub(super) experience: Experience,
 }
@@ -53,26 +54,35 @@ pub(super) enum Wait {
 // === impl State ===
 
 impl<L> State<L> {
-    pub(super) fn new(terms: Arc<Terms>, key: &str, ledger: L) -> Self {
-        let key: Box<str> =
-            if key.is_empty() { terms.name.clone() } else { format!("{}:{key}", terms.name).into() };
-        let full = Failure::local(Code::LimiterFull, format!("rate limit `{key}` cannot admit it in time"));
+    pub(super) fn new(terms: Arc<Terms>, key: Arc<str>, ledger: L) -> Self {
         let slots = Slots::new(terms.config.most_in_flight(), terms.config.adaptive);
-        Self { ledger, line: Line::default(), key, full, slots, experience: Experience::default(), terms }
+        let (line, full, experience) = (Line::default(), OnceLock::new(), Experience::default());
+        Self { terms, ledger, line, key, full, slots, experience }
+    }
+
+    /// Tells the key, as facts show it.
+    #[inline]
+    pub(super) fn shown<T>(&self, tell: impl FnOnce(&str) -> T) -> T {
+        if self.key.is_empty() { tell(&self.terms.name) } else { named(&self.terms.name, &self.key, tell) }
     }
 
     /// Tells that a call was refused, and gives the failure.
     #[cold]
     pub(super) fn refuse(&self, call: CallId, failure: Failure) -> Failure {
-        let key = &*self.key;
-        self.terms.facts.emit(&Fact::Refused { call, gate: GATE, key, failure: &failure });
+        self.shown(|key| {
+            self.terms.facts.emit(&Fact::Refused { call, gate: GATE, key, failure: &failure });
+        });
         failure
     }
 
     /// The refusal of a call that can come back after a while.
     #[cold]
     pub(super) fn full(&self, call: CallId, wait: Option<Duration>) -> Failure {
-        self.refuse(call, self.full.clone().with_retry_after(wait))
+        let full = self.full.get_or_init(|| {
+            let message = self.shown(|key| format!("rate limit `{key}` cannot admit it in time"));
+            Failure::local(Code::LimiterFull, message)
+        });
+        self.refuse(call, full.clone().with_retry_after(wait))
     }
 
     /// The refusal of a call that can never pass.
@@ -84,14 +94,16 @@ impl<L> State<L> {
         dimension: Dimension,
         capacity: u64,
     ) -> Failure {
-        let (key, cost) = (&self.key, costs.of(dimension));
-        let message =
-            format!("rate limit `{key}`: {cost} {dimension:?} asked, {capacity} is the most there can be");
+        let cost = costs.of(dimension);
+        let message = self.shown(|key| {
+            format!("rate limit `{key}`: {cost} {dimension:?} asked, {capacity} is the most there can be")
+        });
         self.refuse(call, Failure::local(Code::CostAboveCapacity, message))
     }
 
+    #[inline]
     pub(super) fn tell_admitted(&self, call: CallId, waited: Duration) {
-        self.terms.facts.emit(&Fact::Admitted { call, gate: GATE, key: &self.key, waited });
+        self.shown(|key| self.terms.facts.emit(&Fact::Admitted { call, gate: GATE, key, waited }));
     }
 }
 
@@ -126,6 +138,7 @@ impl<L: Ledger> State<L> {
     }
 
     /// Takes a slot and the costs, or neither. `None` where the answer takes time.
+    #[inline]
     pub(super) fn take_now(&self, costs: &Costs, now: Instant) -> Option<Result<(), Wait>> {
         let Some(slot) = self.slots.take() else { return Some(Err(Wait::Slot)) };
         match self.ledger.reserve(costs, now) {
@@ -152,11 +165,9 @@ impl<L: Ledger> State<L> {
         let headroom = self.terms.config.headroom.unwrap_or(0.0);
         let changes = self.ledger.calibrate(limits, headroom, now());
         for change in &changes {
-            self.terms.facts.emit(&Fact::Calibrated {
-                key: &self.key,
-                dimension: change.dimension,
-                limit: change.limit,
-                remaining: change.remaining,
+            let Recalibrated { dimension, limit, remaining, .. } = *change;
+            self.shown(|key| {
+                self.terms.facts.emit(&Fact::Calibrated { key, dimension, limit, remaining });
             });
         }
         if !changes.is_empty() {
@@ -168,5 +179,21 @@ impl<L: Ledger> State<L> {
 impl<L: Ledger> Idle for State<L> {
     fn is_idle(&self) -> bool {
         self.slots.in_flight() == 0 && self.line.is_empty() && self.ledger.is_as_new(now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::rate_limit::Reservation;
+    use crate::store::MemoryLedger;
+
+    /// Scenario: the state of a key that was told nothing, and where nobody waited.
+    /// Expected: it MUST be small, since there may be a million of them.
+    #[test]
+    fn an_idle_key_is_small() {
+        assert!(size_of::<State<MemoryLedger>>() <= 144, "{}", size_of::<State<MemoryLedger>>());
+        assert!(size_of::<MemoryLedger>() <= 48, "{}", size_of::<MemoryLedger>());
+        assert!(size_of::<Reservation>() <= 48);
     }
 }

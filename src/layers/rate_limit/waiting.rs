@@ -85,7 +85,7 @@ impl<K: Store> Waiter<K> {
         // It leaves the line first: whoever is told of the admission sees the line without it.
         drop(self);
         state.tell_admitted(call, now.saturating_duration_since(since));
-        Reservation::new(state, call, costs, counted).watched_from(now)
+        Reservation::new(state, call, costs, counted, now)
     }
 
     /// The refusal of a call that cannot pass in time after all.

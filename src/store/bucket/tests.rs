@@ -1,10 +1,12 @@
 //! The laws of a bucket, held to random calls, and twins that break them.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::store::pace::pace;
 
 /// A minute in nanoseconds.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -39,17 +41,39 @@ trait Bucketlike {
     fn owe(&self, count: u32, now: u64);
 }
 
-impl Bucketlike for Bucket {
+impl Bucketlike for Bucket<'_> {
     fn take(&self, cost: u32, now: u64) -> Result<(), Dry> {
-        Self::take(self, cost, now)
+        Self::take(*self, cost, now)
     }
 
     fn give_back(&self, count: u32) {
-        Self::give_back(self, count);
+        Self::give_back(*self, count);
     }
 
     fn owe(&self, count: u32, now: u64) {
-        Self::owe(self, count, now);
+        Self::owe(*self, count, now);
+    }
+}
+
+/// What is in a bucket, and from when on a hundred are.
+trait Stands {
+    fn stands(&self, now: u64) -> (u32, u64);
+}
+
+impl Stands for Bucket<'_> {
+    fn stands(&self, now: u64) -> (u32, u64) {
+        (self.remaining(now), self.until(100, now))
+    }
+}
+
+impl Stands for Twin {
+    fn stands(&self, now: u64) -> (u32, u64) {
+        match self {
+            Self::Fixed(_, used) => (100_u32.saturating_sub(used.get()), now),
+            Self::Forgetful(bucket) | Self::Hasty(bucket) | Self::Coarse(bucket) | Self::Stingy(bucket) => {
+                bucket.stands(now)
+            }
+        }
     }
 }
 
@@ -59,9 +83,13 @@ enum Twin {
     /// Counts afresh each minute on the minute: a burst at its end and one at the beginning of the next both pass.
     Fixed(Cell<u64>, Cell<u32>),
     /// Adds a debt to a word that lies in the past, where it is lost.
-    Forgetful(Bucket),
+    Forgetful(Bucket<'static>),
     /// Rounds its period down, and so gives more than the quota.
-    Hasty(Bucket),
+    Hasty(Bucket<'static>),
+    /// Tells instants in whole milliseconds.
+    Coarse(Bucket<'static>),
+    /// Gives back one less than was taken.
+    Stingy(Bucket<'static>),
 }
 
 impl Bucketlike for Twin {
@@ -79,14 +107,19 @@ impl Bucketlike for Twin {
                 used.set(then);
                 Ok(())
             }
-            Self::Forgetful(bucket) | Self::Hasty(bucket) => bucket.take(cost, now),
+            Self::Forgetful(bucket) | Self::Hasty(bucket) | Self::Stingy(bucket) => bucket.take(cost, now),
+            Self::Coarse(bucket) => bucket.take(cost, now).map_err(|dry| match dry {
+                Dry::Until(until) => Dry::Until(until.next_multiple_of(1_000_000)),
+                Dry::Never => Dry::Never,
+            }),
         }
     }
 
     fn give_back(&self, count: u32) {
         match self {
             Self::Fixed(_, used) => used.set(used.get().saturating_sub(count)),
-            Self::Forgetful(bucket) | Self::Hasty(bucket) => bucket.give_back(count),
+            Self::Forgetful(bucket) | Self::Hasty(bucket) | Self::Coarse(bucket) => bucket.give_back(count),
+            Self::Stingy(bucket) => bucket.give_back(count.saturating_sub(1)),
         }
     }
 
@@ -94,13 +127,19 @@ impl Bucketlike for Twin {
         match self {
             Self::Fixed(_, used) => used.set(used.get() + count),
             Self::Forgetful(bucket) => _ = bucket.change(|word| word + bucket.weight(count.into())),
-            Self::Hasty(bucket) => bucket.owe(count, now),
+            Self::Hasty(bucket) | Self::Coarse(bucket) | Self::Stingy(bucket) => bucket.owe(count, now),
         }
     }
 }
 
-fn bucket(limit: u32, capacity: u32) -> Bucket {
-    Bucket::new(pace(limit, MINUTE), capacity, capacity, ORIGIN)
+/// A full bucket that lives as long as the tests do.
+fn full(period: u64, capacity: u32) -> Bucket<'static> {
+    let pace = Box::leak(Box::new(Pace::new(period, capacity)));
+    Bucket::new(Box::leak(Box::new(AtomicU64::new(pace.word(capacity, ORIGIN)))), pace)
+}
+
+fn bucket(limit: u32, capacity: u32) -> Bucket<'static> {
+    full(pace(limit, MINUTE), capacity)
 }
 
 /// Holds a bucket of `limit` a minute to the first law: what is used within any window is at most what it holds, what
@@ -146,6 +185,51 @@ fn keeps_within(bucket: &impl Bucketlike, limit: u32, capacity: u32, asks: &[Ask
     Ok(())
 }
 
+/// Holds a bucket to the second law: who is refused until an instant is refused a nanosecond before, and granted then.
+fn is_exact(bucket: &impl Bucketlike, asks: &[Ask], cost: u32) -> Result<(), String> {
+    let mut now = ORIGIN;
+    for ask in asks {
+        match *ask {
+            Ask::Pass(time) => now += time,
+            Ask::Take(cost) => _ = bucket.take(cost, now),
+            Ask::Back(_) => {}
+            Ask::Owe(count) => bucket.owe(count, now),
+        }
+    }
+    let Err(Dry::Until(until)) = bucket.take(cost, now) else { return Ok(()) };
+    if until <= now || bucket.take(cost, until - 1).is_ok() {
+        return Err(format!("{until} is late, from {now}"));
+    }
+    bucket.take(cost, until).map_err(|dry| format!("{until} is early: {dry:?}"))
+}
+
+/// Holds a bucket to the third law: after a reservation that is given back whole it stands as another that never saw it.
+fn is_undone(
+    one: &(impl Bucketlike + Stands),
+    other: Bucket<'_>,
+    asks: &[Ask],
+    cost: u32,
+    later: u64,
+) -> Result<(), String> {
+    let mut now = ORIGIN;
+    for ask in asks {
+        match *ask {
+            Ask::Take(cost) => _ = (one.take(cost, now), other.take(cost, now)),
+            Ask::Owe(count) => {
+                one.owe(count, now);
+                other.owe(count, now);
+            }
+            Ask::Pass(time) => now += time,
+            Ask::Back(_) => {}
+        }
+    }
+    if one.take(cost, now).is_ok() {
+        one.give_back(cost);
+    }
+    let (one, other) = (one.stands(now + later), other.stands(now + later));
+    if one == other { Ok(()) } else { Err(format!("{one:?} and not {other:?}")) }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -161,47 +245,14 @@ proptest! {
     /// Expected: it MUST be refused a nanosecond before, and granted then.
     #[test]
     fn a_refusal_tells_the_exact_instant(asks in asks(), limit in 1_u32..7_000, cost in 0_u32..100) {
-        let bucket = bucket(limit, limit);
-        let mut now = ORIGIN;
-        for ask in asks {
-            match ask {
-                Ask::Pass(time) => now += time,
-                Ask::Take(cost) => _ = bucket.take(cost, now),
-                Ask::Back(_) => {}
-                Ask::Owe(count) => bucket.owe(count, now),
-            }
-        }
-        if let Err(Dry::Until(until)) = bucket.take(cost, now) {
-            prop_assert!(until > now);
-            prop_assert!(bucket.take(cost, until - 1).is_err());
-            prop_assert_eq!(bucket.take(cost, until), Ok(()));
-        }
+        prop_assert_eq!(is_exact(&bucket(limit, limit), &asks, cost), Ok(()));
     }
 
     /// Scenario: a reservation that is given back whole, at whatever instant, after any history.
     /// Expected: the bucket MUST be as if it had never been.
     #[test]
     fn a_refund_undoes_its_reservation(asks in asks(), cost in 1_u32..100, later in 0_u64..90_000_000_000) {
-        let (one, other) = (bucket(100, 100), bucket(100, 100));
-        let mut now = ORIGIN;
-        for ask in asks {
-            for bucket in [&one, &other] {
-                match ask {
-                    Ask::Take(cost) => _ = bucket.take(cost, now),
-                    Ask::Owe(count) => bucket.owe(count, now),
-                    Ask::Pass(_) | Ask::Back(_) => {}
-                }
-            }
-            if let Ask::Pass(time) = ask {
-                now += time;
-            }
-        }
-        if one.take(cost, now).is_ok() {
-            one.give_back(cost);
-        }
-        let now = now + later;
-        prop_assert_eq!(one.remaining(now), other.remaining(now));
-        prop_assert_eq!(one.until(100, now), other.until(100, now));
+        prop_assert_eq!(is_undone(&bucket(100, 100), bucket(100, 100), &asks, cost, later), Ok(()));
     }
 
     /// Scenario: a header lowers what is left, any takes follow, and the reset comes.
@@ -238,10 +289,22 @@ fn a_bucket_that_gives_too_much_is_rejected() {
     assert!(keeps_within(&fixed, 100, 100, &around).is_err());
     assert!(keeps_within(&bucket(100, 100), 100, 100, &around).is_ok());
 
-    let hasty = Twin::Hasty(Bucket::new(60_000_000_000 / 7_000_001, 7_000_001, 7_000_001, ORIGIN));
+    let hasty = Twin::Hasty(full(60_000_000_000 / 7_000_001, 7_000_001));
     let minutes = [Ask::Take(7_000_001), Ask::Pass(59_997_100_000), Ask::Take(7_000_001)];
     assert!(keeps_within(&hasty, 7_000_001, 7_000_001, &minutes).is_err());
     assert!(keeps_within(&bucket(7_000_001, 7_000_001), 7_000_001, 7_000_001, &minutes).is_ok());
+}
+
+/// Scenario: the law of the exact instant, held against a bucket that tells whole milliseconds; the law of refunds, held
+/// against one that keeps a token.
+/// Expected: each MUST be rejected, and the bucket pass under the same calls.
+#[test]
+fn a_bucket_that_is_inexact_is_rejected() {
+    let asks = [Ask::Take(90), Ask::Pass(1_234_567)];
+    assert!(is_exact(&Twin::Coarse(bucket(7_000, 100)), &asks, 50).is_err());
+    assert_eq!(is_exact(&bucket(7_000, 100), &asks, 50), Ok(()));
+    assert!(is_undone(&Twin::Stingy(bucket(100, 100)), bucket(100, 100), &asks, 5, 0).is_err());
+    assert_eq!(is_undone(&bucket(100, 100), bucket(100, 100), &asks, 5, 0), Ok(()));
 }
 
 /// Scenario: a debt of a whole minute made on a bucket that was full for an hour, and a twin that forgets it.

@@ -1,5 +1,7 @@
 //! Accounts: all or none, freezes, slow times, and what headers change.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -10,6 +12,10 @@ fn second(n: u64) -> Duration {
 
 fn costs(requests: u32, tokens: u32) -> Costs {
     Costs { requests, input: tokens, output: 0, tokens }
+}
+
+fn ledger_of(quotas: &[Quota], now: Instant) -> MemoryLedger {
+    MemoryLedger::of(Arc::new(Plan::new(quotas, now)), now)
 }
 
 fn ask(ledger: &MemoryLedger, costs: Costs, now: Instant) -> Result<(), Short> {
@@ -40,7 +46,7 @@ proptest! {
     fn a_call_takes_all_or_nothing(calls in proptest::collection::vec((0_u32..3, 0_u32..70, 0_u64..9), 1..40)) {
         let quotas = [Dimension::Requests, Dimension::Tokens, Dimension::InputTokens];
         let now = crate::time::now();
-        let ledger = MemoryLedger::new(&quotas.map(|dimension| Quota::new(dimension, 60).with_burst(1.0)), now);
+        let ledger = ledger_of(&quotas.map(|dimension| Quota::new(dimension, 60).with_burst(1.0)), now);
         let mut now = now;
         for (requests, tokens, wait) in calls {
             now += second(wait);
@@ -61,7 +67,7 @@ proptest! {
     fn a_refusal_by_several_is_exact(spent in 0_u32..60, tokens in 1_u32..60, freeze in 0_u64..40, reset in 1_u64..50) {
         let quotas = [Quota::new(Dimension::Requests, 60), Quota::new(Dimension::Tokens, 60)];
         let now = crate::time::now();
-        let ledger = MemoryLedger::new(&quotas, now);
+        let ledger = ledger_of(&quotas, now);
         let _ = ask(&ledger, costs(10, spent), now);
         ledger.calibrate(&told(Dimension::Tokens, None, Some(5), Some(reset)), 0.0, now);
         ledger.freeze(now + second(freeze), now);
@@ -78,11 +84,11 @@ proptest! {
 fn a_ledger_that_keeps_the_half_is_rejected() {
     let now = crate::time::now();
     let quotas = [Quota::new(Dimension::Requests, 600), Quota::new(Dimension::Tokens, 60)];
-    let (honest, twin) = (MemoryLedger::new(&quotas, now), MemoryLedger::new(&quotas, now));
+    let (honest, twin) = (ledger_of(&quotas, now), ledger_of(&quotas, now));
     for _ in 0..50 {
         assert!(ask(&honest, costs(1, 61), now).is_err());
-        let taken = twin.meters.iter().take_while(|meter| {
-            meter.bucket.take(costs(1, 61).of(meter.dimension()), twin.tick(now)).is_ok()
+        let taken = twin.meters().take_while(|(meter, word)| {
+            meter.bucket(word).take(costs(1, 61).of(meter.dimension()), twin.tick(now)).is_ok()
         });
         assert_eq!(taken.count(), 1, "the second quota refuses");
     }
@@ -95,7 +101,7 @@ fn a_ledger_that_keeps_the_half_is_rejected() {
 #[test]
 fn a_freeze_stops_admission_and_refill() {
     let now = crate::time::now();
-    let ledger = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 60)], now);
+    let ledger = ledger_of(&[Quota::new(Dimension::Tokens, 60)], now);
     ask(&ledger, costs(1, 40), now).unwrap();
     ledger.freeze(now + second(10), now);
     ledger.freeze(now + second(4), now);
@@ -111,7 +117,7 @@ fn a_freeze_stops_admission_and_refill() {
 #[test]
 fn a_slow_time_ends_by_itself() {
     let now = crate::time::now();
-    let ledger = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 60)], now);
+    let ledger = ledger_of(&[Quota::new(Dimension::Tokens, 60)], now);
     ask(&ledger, costs(1, 60), now).unwrap();
     ledger.slow_down(0.5, now + second(20), now);
     assert_eq!(remaining(&ledger, Dimension::Tokens, now + second(20)), 10);
@@ -125,12 +131,12 @@ fn a_slow_time_ends_by_itself() {
 fn a_declared_limit_is_never_raised() {
     let now = crate::time::now();
     let limit = |ledger: &MemoryLedger| ledger.levels(now)[0].limit;
-    let declared = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 1_000)], now);
+    let declared = ledger_of(&[Quota::new(Dimension::Tokens, 1_000)], now);
     let changed = declared.calibrate(&told(Dimension::Tokens, Some(500), None, None), 0.0, now);
     assert_eq!((changed.len(), limit(&declared)), (1, Some(500)));
     declared.calibrate(&told(Dimension::Tokens, Some(9_000), None, None), 0.0, now);
     assert_eq!(limit(&declared), Some(1_000));
-    let guess = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 1_000).guessed()], now);
+    let guess = ledger_of(&[Quota::new(Dimension::Tokens, 1_000).guessed()], now);
     guess.calibrate(&told(Dimension::Tokens, Some(9_000), Some(9_000), None), 0.0, now);
     assert_eq!((limit(&guess), remaining(&guess, Dimension::Tokens, now)), (Some(9_000), 9_000));
 }
@@ -140,7 +146,7 @@ fn a_declared_limit_is_never_raised() {
 #[test]
 fn what_is_left_goes_down_at_once_and_up_at_the_reset() {
     let now = crate::time::now();
-    let ledger = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 60)], now);
+    let ledger = ledger_of(&[Quota::new(Dimension::Tokens, 60)], now);
     ledger.calibrate(&told(Dimension::Tokens, None, Some(10), Some(30)), 0.0, now);
     assert_eq!(remaining(&ledger, Dimension::Tokens, now), 10);
     ledger.calibrate(&told(Dimension::Tokens, None, Some(60), None), 0.0, now);
@@ -156,7 +162,7 @@ fn what_is_left_goes_down_at_once_and_up_at_the_reset() {
 fn an_unconfigured_dimension_stays_until_its_reset() {
     let now = crate::time::now();
     for (reset, over) in [(Some(7), 7), (None, 60)] {
-        let ledger = MemoryLedger::new(&[], now);
+        let ledger = ledger_of(&[], now);
         ledger.calibrate(&told(Dimension::OutputTokens, Some(100), Some(0), reset), 0.0, now);
         let until = now + second(over);
         assert_eq!(ask(&ledger, costs(1, 1), now), Err(Short::Until(until)));
@@ -171,7 +177,7 @@ fn an_unconfigured_dimension_stays_until_its_reset() {
 #[test]
 fn headroom_is_left_to_others() {
     let now = crate::time::now();
-    let ledger = MemoryLedger::new(&[Quota::new(Dimension::Tokens, 60)], now);
+    let ledger = ledger_of(&[Quota::new(Dimension::Tokens, 60)], now);
     ledger.calibrate(&told(Dimension::Tokens, Some(60), Some(10), None), 0.1, now);
     assert_eq!(remaining(&ledger, Dimension::Tokens, now), 4);
     ledger.calibrate(&told(Dimension::Tokens, Some(60), Some(2), None), 0.1, now);
