@@ -2,12 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use crate::chat::{Dimension, Limits};
 use crate::time::Instant;
 
-use super::bucket::{Dry, ORIGIN};
+use super::bucket::Dry;
 use super::costs::{Ahead, Costs};
 use super::ledger::{Answer, Ledger, Level, Recalibrated, Short, Store};
 use super::meter::{Heed, Meter};

@@ -1,5 +1,7 @@
 //! Accounts: all or none, freezes, slow times, and what headers change.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
