@@ -43,9 +43,9 @@ impl Store for Far {
     }
 }
 
-fn now_of(answer: Answer<Result<(), Short>>) -> Result<(), Short> {
+fn now_of(answer: &Answer<Result<(), Short>>) -> Result<(), Short> {
     match answer {
-        Answer::Now(answer) => answer,
+        Answer::Now(answer) => *answer,
         Answer::Later(_) => unreachable!("memory answers at once"),
     }
 }
@@ -53,10 +53,10 @@ fn now_of(answer: Answer<Result<(), Short>>) -> Result<(), Short> {
 impl Ledger for FarLedger {
     fn reserve(&self, costs: &Costs, now: Instant) -> Answer<Result<(), Short>> {
         let (near, costs) = (Arc::clone(&self.near), *costs);
-        let early = self.twin.then(|| now_of(near.reserve(&costs, now)));
+        let early = self.twin.then(|| now_of(&near.reserve(&costs, now)));
         Answer::Later(Box::pin(async move {
             sleep(TRIP).await;
-            early.unwrap_or_else(|| now_of(near.reserve(&costs, Instant::now())))
+            early.unwrap_or_else(|| now_of(&near.reserve(&costs, Instant::now())))
         }))
     }
 
