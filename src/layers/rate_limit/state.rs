@@ -1,6 +1,6 @@
 //! What is known of one key: its account, its line, its calls in flight, what they taught.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::chat::{CallId, Cost, Dimension, Limits};
@@ -36,8 +36,8 @@ pub(super) struct State<L> {
     pub(super) line: Line,
     /// Without the layer's name: the map's own.
     key: Arc<str>,
-    /// Made at the first refusal: any other is a copy.
-    full: OnceLock<Failure>,
+    /// The last refusal that named a time, said again with another while whoever was refused has let go of it.
+    full: Mutex<Option<Failure>>,
     pub(super) slots: Slots,
     pub(super) experience: Experience,
 }
@@ -56,7 +56,7 @@ pub(super) enum Wait {
 impl<L> State<L> {
     pub(super) fn new(terms: Arc<Terms>, key: Arc<str>, ledger: L) -> Self {
         let slots = Slots::new(terms.config.most_in_flight(), terms.config.adaptive);
-        let (line, full, experience) = (Line::default(), OnceLock::new(), Experience::default());
+        let (line, full, experience) = (Line::default(), Mutex::default(), Experience::default());
         Self { terms, ledger, line, key, full, slots, experience }
     }
 
@@ -78,11 +78,18 @@ impl<L> State<L> {
     /// The refusal of a call that can come back after a while.
     #[cold]
     pub(super) fn full(&self, call: CallId, wait: Option<Duration>) -> Failure {
-        let full = self.full.get_or_init(|| {
+        let words = || {
             let message = self.shown(|key| format!("rate limit `{key}` cannot admit it in time"));
             Failure::local(Code::LimiterFull, message)
-        });
-        self.refuse(call, full.clone().with_retry_after(wait))
+        };
+        if wait.is_none() {
+            return self.refuse(call, words());
+        }
+        let mut last = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = last.take().unwrap_or_else(words).with_retry_after(wait);
+        *last = Some(failure.clone());
+        drop(last);
+        self.refuse(call, failure)
     }
 
     /// The refusal of a call that can never pass.
