@@ -15,7 +15,7 @@ use http_body_util::Full;
 use support::{Act, Log, Script, Stage, ask, facts, read, request};
 use tokio::time::{Instant, advance};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
-use watertight::chat::{Cost, Request};
+use watertight::chat::{Cost, Event, Request};
 use watertight::config::{ProviderConfig, StackConfig};
 use watertight::event::{Circuit, Facts};
 use watertight::failure::{Code, Failure};
@@ -25,7 +25,7 @@ use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::degradation::DegradationConfig;
 use watertight::layers::rate_limit::{Mode, RateLimitConfig};
 use watertight::layers::retry::{Jitter, RetryConfig};
-use watertight::layers::timeout::Clocks;
+use watertight::layers::timeout::{Clocks, Crawl};
 use watertight::layers::{
     BulkheadLayer, CircuitBreakerLayer, DualClockTimeoutLayer, RetryLayer, TokenAwareRateLimitLayer,
 };
@@ -167,6 +167,39 @@ async fn clocks_inside_a_limiter_do_not_time_its_line() {
     ask(&mut wrong, request()).await.1.unwrap();
     let (_, end) = ask(&mut wrong, request()).await;
     assert!(matches!(end.unwrap_err().code(), Code::Timeout(_) | Code::LimiterFull));
+}
+
+/// Scenario: streams that come at a crawl and complete, under clocks inside a breaker that opens after two failures;
+/// and one that comes at an ordinary pace.
+/// Expected: the crawl MUST be told among the events, take nothing of the answer, and count as a failure at its end.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_crawls_counts_as_a_failure() {
+    let crawl = Crawl { tokens_per_second: 0.5, window: 10 * SECOND, cut: false };
+    let clocks = Clocks { crawl: Some(crawl), ..Clocks::default() };
+    let slow = (0..30).flat_map(|_| [Act::Wait(1_000), Act::Text(".")]).chain([Act::Done]);
+    let brisk = (0..30).flat_map(|_| [Act::Wait(1_000), Act::Text("four of them")]).chain([Act::Done]);
+    for (acts, crawls) in [(slow.collect::<Vec<_>>(), true), (brisk.collect(), false)] {
+        let breaker = breaker(2);
+        let log = Log::default();
+        let mut service = ServiceBuilder::new()
+            .circuit_breaker(breaker.clone())
+            .dual_clock_timeout(DualClockTimeoutLayer::new(clocks).unwrap())
+            .service(Stage::new("", &log, [Script::body(acts)]));
+        for _ in 0..2 {
+            assert_eq!(state(&breaker), Circuit::Closed);
+            let mut reply = service.ready().await.unwrap().call(request()).await.unwrap();
+            let (mut texts, mut told) = (0, 0);
+            while let Some(event) = reply.next().await {
+                match event.unwrap() {
+                    Event::Text { .. } => texts += 1,
+                    Event::Crawling { .. } => told += 1,
+                    _ => {}
+                }
+            }
+            assert_eq!((texts, told), (30, usize::from(crawls)));
+        }
+        assert_eq!(state(&breaker) == Circuit::Open, crawls);
+    }
 }
 
 /// Scenario: the whole stack while its first provider fails, opens, rests, and comes back.

@@ -70,7 +70,7 @@ impl Assembler {
                     self.usage = completion.usage;
                 }
             }
-            Event::Started { .. } | Event::KeepAlive | Event::Frame(_) => {}
+            Event::Started { .. } | Event::KeepAlive | Event::Crawling { .. } | Event::Frame(_) => {}
         }
     }
 

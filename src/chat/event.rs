@@ -68,6 +68,11 @@ pub enum Event {
     Usage(Box<Usage>),
     /// The provider lives; nothing came.
     KeepAlive,
+    /// Clocks found that the stream comes slower than it should. Told once a spell; nothing is lost.
+    Crawling {
+        /// Bytes of output a second.
+        rate: f64,
+    },
     /// The bytes of the frame that the events after it were read from; only if [`Call::frames`] asks for them.
     ///
     /// [`Call::frames`]: super::Call::frames
@@ -131,6 +136,8 @@ pub enum Sign {
     Preamble,
     /// Output, of so many bytes.
     Output(u32),
+    /// What comes comes slower than it should.
+    Crawling,
     /// All output so far is void.
     Reset,
     /// The end, with what was used where that is known.
@@ -163,6 +170,7 @@ impl Event {
             }
             Self::Started { .. } | Self::Closed { .. } | Self::Usage(_) | Self::Frame(_) => Sign::Preamble,
             Self::KeepAlive => Sign::Liveness,
+            Self::Crawling { .. } => Sign::Crawling,
             Self::Reset(_) => Sign::Reset,
             Self::Completed(completion) => Sign::End(completion.usage),
         }

@@ -19,7 +19,8 @@
 //! again, without probes. Calls in flight meanwhile count as ever. Without a stated time nothing is paused.
 //! `QUOTA_EXHAUSTED` opens until the stated time, else for `quota_rest`, and is tried by probes after it.
 //! `count_rate_limited` makes the first a failure, too. A stated wait of any failure that opens is a floor of the rest.
-//! `TIMEOUT_TOTAL` is a failure only if no output came. What is neutral, and what we refused ourselves, counts nowhere:
+//! `TIMEOUT_TOTAL` is a failure only if no output came. A stream that clocks inside found to crawl is a failure, though
+//! it completes. What is neutral, and what we refused ourselves, counts nowhere:
 //! neither as failure nor as success.
 //!
 //! With `cache_lost` it is told ([`Fact::CacheLost`]) when a key whose input was mostly read from the provider's cache

@@ -32,6 +32,8 @@ pub struct Trial {
     generation: u16,
     has_output: bool,
     slow: bool,
+    /// Whether clocks further in found that it crawls.
+    crawls: bool,
 }
 
 // === impl Trial ===
@@ -47,7 +49,18 @@ impl Trial {
         let config = &state.rules.config;
         let begun = if config.slow.is_some() { state.rules.nanos() } else { 0 };
         let input = if config.weighs() { input(request) } else { 0 };
-        Self { call, begun, input, output: 0, ticket, generation, has_output: false, slow: false, state }
+        Self {
+            call,
+            begun,
+            input,
+            output: 0,
+            ticket,
+            generation,
+            has_output: false,
+            slow: false,
+            crawls: false,
+            state,
+        }
     }
 
     /// The first output came, or whatever takes its place.
@@ -65,16 +78,21 @@ impl Trial {
         if !self.has_output {
             self.begin();
         }
-        if self.ticket.is_some() || self.slow || self.state.succeed(self.generation) == Counted::No {
+        if self.crawls
+            || self.ticket.is_some()
+            || self.slow
+            || self.state.succeed(self.generation) == Counted::No
+        {
             self.succeeded(usage);
         }
     }
 
-    /// A success that the circuit must hear of.
+    /// A call that completed, of which the circuit must hear: a success, unless it came at a crawl.
     #[cold]
     fn succeeded(&self, usage: Option<Usage>) {
+        let verdict = if self.crawls { Verdict::Failure } else { Verdict::Success };
         let weight = Weight { slow: self.slow, burnt: 0, usage };
-        self.report(Report { verdict: Verdict::Success, weight, stated: None, pauses: false });
+        self.report(Report { verdict, weight, stated: None, pauses: false });
     }
 
     #[cold]
@@ -155,6 +173,8 @@ impl Observer for Trial {
             if !self.has_output {
                 self.begin();
             }
+        } else {
+            self.crawls |= sign == Sign::Crawling;
         }
     }
 

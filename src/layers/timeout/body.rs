@@ -12,7 +12,7 @@ use crate::chat::{Event, Reply, Sign, Watchers, Watching};
 use crate::failure::{BoxError, Failure};
 use crate::observe::{Follow, Plain, sign_of};
 
-use super::watchdog::Watchdog;
+use super::watchdog::{Found, Watchdog};
 
 /// A response that clocks can be put on.
 pub trait Clocked: Follow {
@@ -104,9 +104,13 @@ where
                 return polled;
             }
         }
-        let failure = ready!(this.dog.poll_expired(cx));
-        this.inner.set(None);
-        Poll::Ready(Some(Err(failure)))
+        match ready!(this.dog.poll_expired(cx)) {
+            Found::Crawling { rate } => Poll::Ready(Some(Ok(Event::Crawling { rate }))),
+            Found::Expired(failure) => {
+                this.inner.set(None);
+                Poll::Ready(Some(Err(failure)))
+            }
+        }
     }
 }
 
@@ -132,9 +136,13 @@ where
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let failure = ready!(this.dog.poll_expired(cx));
-        this.inner.set(None);
-        Poll::Ready(Some(Err(failure.into())))
+        loop {
+            // A body has no frame to tell that it crawls.
+            if let Found::Expired(failure) = ready!(this.dog.poll_expired(cx)) {
+                this.inner.set(None);
+                return Poll::Ready(Some(Err(failure.into())));
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {

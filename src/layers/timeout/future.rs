@@ -9,7 +9,7 @@ use pin_project_lite::pin_project;
 use crate::failure::{Failure, Fault};
 
 use super::body::Clocked;
-use super::watchdog::Watchdog;
+use super::watchdog::{Found, Watchdog};
 
 pin_project! {
     /// An attempt on the clock. When a clock runs out the attempt is dropped in the same poll.
@@ -57,8 +57,12 @@ where
             return Poll::Ready(response.map(|response| response.clocked(dog)));
         }
         let dog = this.dog.as_mut().expect("it is there as long as the call is");
-        let failure = ready!(dog.poll_expired(cx));
-        this.call.set(None);
-        Poll::Ready(Err(failure.into()))
+        loop {
+            // Nothing crawls before it began.
+            if let Found::Expired(failure) = ready!(dog.poll_expired(cx)) {
+                this.call.set(None);
+                return Poll::Ready(Err(failure.into()));
+            }
+        }
     }
 }

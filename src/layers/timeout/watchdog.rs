@@ -97,6 +97,8 @@ impl Watchdog {
                 }
             }
             Sign::Liveness if self.restarted_by_life() => self.came = Came::Output,
+            // The word of clocks further in.
+            Sign::Crawling => {}
             Sign::Liveness | Sign::Preamble | Sign::Reset | Sign::End(_) => {
                 self.came = self.came.max(Came::Bytes);
             }
@@ -109,9 +111,9 @@ impl Watchdog {
         self.unwatched >= FLOOD
     }
 
-    /// Called when the other side has nothing ready, or never nothing: ready with a failure once a clock has run
-    /// out.
-    pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+    /// Called when the other side has nothing ready, or never nothing: ready once a clock has run out, or the stream was
+    /// found to crawl.
+    pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Found> {
         let flooded = self.is_flooded();
         self.unwatched = 0;
         let expired = self.poll_clocks(cx);
@@ -121,7 +123,7 @@ impl Watchdog {
         expired
     }
 
-    fn poll_clocks(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+    fn poll_clocks(&mut self, cx: &mut Context<'_>) -> Poll<Found> {
         let fresh = self.waiting.is_none() || self.came != Came::Nothing;
         if fresh {
             self.restart(now());
@@ -130,14 +132,14 @@ impl Watchdog {
             let Some((due, clock)) = self.next_due() else { return Poll::Pending };
             let Some(waiting) = &mut self.waiting else { return Poll::Pending };
             let now = ready!(waiting.as_mut().poll_until(due, cx));
-            if let Some(failure) = self.judge(clock, due, now) {
-                return Poll::Ready(failure);
+            if let Some(found) = self.judge(clock, due, now) {
+                return Poll::Ready(found);
             }
         }
     }
 
-    /// A due clock: a failure, or a new window.
-    fn judge(&mut self, due: Due, at: Instant, now: Instant) -> Option<Failure> {
+    /// A due clock: a finding, or a new window.
+    fn judge(&mut self, due: Due, at: Instant, now: Instant) -> Option<Found> {
         let times = self.waiting.as_mut()?.as_mut().times_mut();
         let away = now.duration_since(at) > LATE && !times.granted;
         match due {
@@ -146,13 +148,13 @@ impl Watchdog {
                 None
             }
             Due::Crawl(crawl) => self.judge_crawl(crawl, at, now),
-            Due::Clock(clock) => Some(self.expire(clock, now)),
-            Due::CommitBy => Some(self.expire(Clock::FirstOutput, now)),
-            Due::Deadline => Some(Failure::new(Code::Deadline, "the call's deadline passed")),
+            Due::Clock(clock) => Some(Found::Expired(self.expire(clock, now))),
+            Due::CommitBy => Some(Found::Expired(self.expire(Clock::FirstOutput, now))),
+            Due::Deadline => Some(Found::Expired(Failure::new(Code::Deadline, "the call's deadline passed"))),
         }
     }
 
-    fn judge_crawl(&mut self, crawl: Crawl, at: Instant, now: Instant) -> Option<Failure> {
+    fn judge_crawl(&mut self, crawl: Crawl, at: Instant, now: Instant) -> Option<Found> {
         let (call, plan, away) = (self.call, &self.plan, now.duration_since(at) > LATE);
         let times = self.waiting.as_mut()?.as_mut().times_mut();
         let slow = times.crawl.judge(away, now, |rate| plan.is_brisk(rate, crawl))?;
@@ -161,11 +163,11 @@ impl Watchdog {
             plan.facts.emit(&Fact::Crawling { call, rate });
         }
         if !crawl.cut {
-            return None;
+            return slow.is_news.then_some(Found::Crawling { rate });
         }
         plan.facts.emit(&Fact::TimedOut { call, clock: Clock::Idle, after: crawl.window });
         let reason = format!("{rate:.1} bytes of output a second over {:?}", crawl.window);
-        Some(Failure::new(Code::Timeout(Clock::Idle), reason))
+        Some(Found::Expired(Failure::new(Code::Timeout(Clock::Idle), reason)))
     }
 
     fn expire(&self, clock: Clock, now: Instant) -> Failure {
@@ -233,6 +235,14 @@ impl Watchdog {
             KeepAlive::Any => true,
         }
     }
+}
+
+/// What clocks found.
+pub(super) enum Found {
+    /// One has run out.
+    Expired(Failure),
+    /// The stream crawls, which is news. It goes on.
+    Crawling { rate: f64 },
 }
 
 /// What falls due.
