@@ -12,7 +12,8 @@ use crate::chat::{Event, Reply, Sign, Watchers, Watching};
 use crate::failure::{BoxError, Failure};
 use crate::observe::{Follow, Plain, sign_of};
 
-use super::watchdog::{Found, Watchdog};
+use super::waiting::Found;
+use super::watchdog::Watchdog;
 
 /// A response that clocks can be put on.
 pub trait Clocked: Follow {

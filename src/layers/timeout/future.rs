@@ -9,7 +9,8 @@ use pin_project_lite::pin_project;
 use crate::failure::{Failure, Fault};
 
 use super::body::Clocked;
-use super::watchdog::{Found, Watchdog};
+use super::waiting::Found;
+use super::watchdog::Watchdog;
 
 pin_project! {
     /// An attempt on the clock. When a clock runs out the attempt is dropped in the same poll.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use crate::failure::Clock;
+use crate::failure::{Clock, Failure};
 use crate::time::{Instant, Sleep, now, sleep_until};
 
 use super::crawling::Crawling;
@@ -38,6 +38,14 @@ pub(super) struct Times {
     /// A consumer that was away was granted a window, and nothing came since.
     pub(super) granted: bool,
     pub(super) crawl: Crawling,
+}
+
+/// What clocks found.
+pub(super) enum Found {
+    /// One has run out.
+    Expired(Failure),
+    /// The stream crawls, which is news. It goes on.
+    Crawling { rate: f64 },
 }
 
 // === impl Waiting ===

@@ -12,7 +12,7 @@ use crate::time::{Instant, now};
 
 use super::clocks::{Crawl, FirstClock, KeepAlive};
 use super::plan::Plan;
-use super::waiting::{Came, Waiting};
+use super::waiting::{Came, Found, Waiting};
 
 /// A timer found later than this was not polled in time: the consumer was away, and the provider gets a new window.
 /// Well above the scheduling delay of a busy machine, well below any clock.
@@ -142,16 +142,17 @@ impl Watchdog {
     fn judge(&mut self, due: Due, at: Instant, now: Instant) -> Option<Found> {
         let times = self.waiting.as_mut()?.as_mut().times_mut();
         let away = now.duration_since(at) > LATE && !times.granted;
-        match due {
+        let failure = match due {
             Due::Clock(Clock::FirstOutput | Clock::Idle | Clock::Silence) if away => {
                 times.grant(now);
-                None
+                return None;
             }
-            Due::Crawl(crawl) => self.judge_crawl(crawl, at, now),
-            Due::Clock(clock) => Some(Found::Expired(self.expire(clock, now))),
-            Due::CommitBy => Some(Found::Expired(self.expire(Clock::FirstOutput, now))),
-            Due::Deadline => Some(Found::Expired(Failure::new(Code::Deadline, "the call's deadline passed"))),
-        }
+            Due::Crawl(crawl) => return self.judge_crawl(crawl, at, now),
+            Due::Clock(clock) => self.expire(clock, now),
+            Due::CommitBy => self.expire(Clock::FirstOutput, now),
+            Due::Deadline => Failure::new(Code::Deadline, "the call's deadline passed"),
+        };
+        Some(Found::Expired(failure))
     }
 
     fn judge_crawl(&mut self, crawl: Crawl, at: Instant, now: Instant) -> Option<Found> {
@@ -235,14 +236,6 @@ impl Watchdog {
             KeepAlive::Any => true,
         }
     }
-}
-
-/// What clocks found.
-pub(super) enum Found {
-    /// One has run out.
-    Expired(Failure),
-    /// The stream crawls, which is news. It goes on.
-    Crawling { rate: f64 },
 }
 
 /// What falls due.
