@@ -25,6 +25,7 @@ use super::watching::{Watching, truncated};
 /// The stream must be `Unpin`, since a reply is moved after it was polled: box a hand-written one (`Box::pin`).
 ///
 /// [`Code::Truncated`]: crate::failure::Code::Truncated
+/// [`End::Abandoned`]: super::End::Abandoned
 pub struct Reply<S, W = ()> {
     core: Box<Core>,
     events: Watching<S, W>,
