@@ -71,7 +71,7 @@ async fn a_spent_budget_refuses_until_the_window_ends() {
     let refused = call(costs(15, Some(5))).await.err().unwrap();
     assert_eq!(refused.code(), Code::BudgetExhausted);
     assert!(refused.is_local());
-    assert_eq!(refused.message(), "user:ann: 90 of 100 tokens used, and the call asks 20");
+    assert_eq!(refused.message(), "user:ann: 90 of 100 tokens used or reserved, and the call asks 20");
     assert_eq!(refused.retry_after(), Some(40 * SECOND));
     assert_eq!(used(&layer), 90, "a refusal takes nothing");
     let _second = call(costs(10, None)).await.unwrap();

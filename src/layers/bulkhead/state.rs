@@ -141,7 +141,8 @@ impl State {
             Ok(reserved) => Ok(account.within(reserved.window)),
             Err(Spent { used, limit, retry_after }) => {
                 let key = &self.key;
-                let message = format!("{key}: {used} of {limit} tokens used, and the call asks {cost}");
+                let message =
+                    format!("{key}: {used} of {limit} tokens used or reserved, and the call asks {cost}");
                 Err(Failure::local(Code::BudgetExhausted, message).with_retry_after(retry_after))
             }
         }
