@@ -18,8 +18,8 @@ use super::waiting::{Came, Found, Waiting};
 /// Well above the scheduling delay of a busy machine, well below any clock.
 const LATE: Duration = Duration::from_millis(250);
 
-/// What may come without a wait before the clocks, and other tasks, have their turn all the same.
-const FLOOD: u32 = 64;
+/// What may come without a wait before clocks and other tasks have their turn: tokio's own budget of a task.
+const FLOOD: u32 = 128;
 
 /// The clocks of one attempt. It moves from the response future into the response, and with it from layer to layer:
 /// so it is small, and what only a call needs that waits is boxed.
@@ -83,13 +83,13 @@ impl Watchdog {
     /// Something came. No clock is read.
     #[inline]
     pub(super) fn see(&mut self, sign: Sign) {
-        if matches!(sign, Sign::Output(_) | Sign::Reset | Sign::End(_)) {
-            self.commit();
-        }
         self.unwatched += 1;
         match sign {
             Sign::Output(bytes) => {
-                if let Some(waiting) = &mut self.waiting {
+                self.commit();
+                if self.plan.clocks.crawl.is_some()
+                    && let Some(waiting) = &mut self.waiting
+                {
                     waiting.as_mut().times_mut().crawl.see(bytes);
                 }
                 if self.phase != Phase::Whole {
@@ -99,9 +99,11 @@ impl Watchdog {
             Sign::Liveness if self.restarted_by_life() => self.came = Came::Output,
             // The word of clocks further in.
             Sign::Crawling => {}
-            Sign::Liveness | Sign::Preamble | Sign::Reset | Sign::End(_) => {
+            Sign::Reset | Sign::End(_) => {
+                self.commit();
                 self.came = self.came.max(Came::Bytes);
             }
+            Sign::Liveness | Sign::Preamble => self.came = self.came.max(Came::Bytes),
         }
     }
 
