@@ -4,8 +4,8 @@
 //! moves it on, whoever gives back moves it back; what lies in the past is a full bucket. So a refund is one
 //! subtraction, a debt one addition, and a refusal knows the very nanosecond from which on it would be a grant.
 
+use super::sync::{AtomicU64, Ordering};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::decide::decide;
 use super::pace::{MOST, Pace};

@@ -1,8 +1,8 @@
 //! One decision of governor over a word of ours, at a time it is told.
 
+use super::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::clock::Clock;

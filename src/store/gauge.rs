@@ -1,6 +1,6 @@
 //! A dimension for which we have no quota: all that is known of it is what a provider's headers told.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use super::sync::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::chat::Dimension;

@@ -1,6 +1,6 @@
 //! Accounts in the memory of this process.
 
-use std::sync::atomic::AtomicU64;
+use super::sync::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::chat::{Dimension, Limits};

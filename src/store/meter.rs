@@ -1,6 +1,6 @@
 //! A quota and the pace of its bucket, and how they follow a provider's word.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::chat::{Dimension, Window};

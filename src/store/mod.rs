@@ -24,12 +24,15 @@ mod costs;
 mod decide;
 mod gauge;
 mod ledger;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod memory;
 mod meter;
 mod pace;
 mod plan;
 mod quota;
 mod special;
+mod sync;
 mod told;
 
 pub use costs::{Ahead, Costs};

@@ -1,6 +1,6 @@
 //! How fast a bucket fills, and how much it holds.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::sync::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::bucket::NEVER;
@@ -27,7 +27,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// One comes back each `period`, and at most `capacity` are there.
-    pub(super) const fn new(period: u64, capacity: u32) -> Self {
+    pub(super) fn new(period: u64, capacity: u32) -> Self {
         Self {
             period: AtomicU64::new(period),
             capacity: AtomicU32::new(capacity),

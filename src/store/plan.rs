@@ -1,6 +1,6 @@
 //! What the accounts of one store share, and the words that each has for itself.
 
-use std::sync::atomic::AtomicU64;
+use super::sync::AtomicU64;
 use std::time::Duration;
 
 use crate::time::Instant;

@@ -1,6 +1,6 @@
 //! What is out of the ordinary for a while: a freeze, a slow rate, the figures of gauges.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering};
 
 /// What is out of the ordinary, and until when. While nothing is, a reservation reads one word of it.
 #[derive(Debug, Default)]
