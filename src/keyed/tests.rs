@@ -110,7 +110,7 @@ fn maps_are_told_apart_and_keys_have_names() {
     assert!(!Arc::ptr_eq(&first, &second));
     drop((one, first));
     assert!(Arc::ptr_eq(&second, &other.get_or_insert("hot", fresh).unwrap()));
-    let named = Keyed::named(64, "layer");
+    let named = Keyed::named(6_400, "layer");
     for (key, shown) in [("hot", "layer:hot"), ("", "layer"), ("layer", "layer:layer")] {
         named
             .get_or_insert_named(key, |name| {
