@@ -71,7 +71,7 @@ pub fn breaker(key: KeyBy) -> CircuitBreakerLayer {
 pub fn limit(key: KeyBy, a_minute: u32, mode: Mode) -> TokenAwareRateLimitLayer {
     let config = RateLimitConfig {
         requests_per_minute: Some(a_minute),
-        tokens_per_minute: Some(a_minute),
+        tokens_per_minute: Some(u32::MAX),
         burst: Some(1.0),
         mode,
         key,
