@@ -18,8 +18,8 @@ use super::waiting::{Came, Found, Waiting};
 /// Well above the scheduling delay of a busy machine, well below any clock.
 const LATE: Duration = Duration::from_millis(250);
 
-/// What may come without a wait before clocks and other tasks have their turn: tokio's own budget of a task.
-const FLOOD: u32 = 128;
+/// What may come without a wait before the clocks, and other tasks, have their turn all the same.
+const FLOOD: u32 = 64;
 
 /// The clocks of one attempt. It moves from the response future into the response, and with it from layer to layer:
 /// so it is small, and what only a call needs that waits is boxed.
