@@ -20,15 +20,14 @@ const FLOORS: [&[&str]; 8] = [
 const LONG: usize = 250;
 
 /// Sources that are longer, and how long they may be: this list may only shrink.
-const LONGER: [(&str, usize); 9] = [
-    ("chat/message.rs", 300),
+const LONGER: [(&str, usize); 8] = [
+    ("chat/message.rs", 295),
     // One page, by rule.
-    ("event/fact.rs", 325),
+    ("event/fact.rs", 300),
     ("protocol/anthropic_messages/part_out.rs", 275),
     ("protocol/anthropic_messages/stream.rs", 275),
     ("protocol/openai_chat/turn_out.rs", 275),
-    ("protocol/openai_responses/encode.rs", 275),
-    ("protocol/openai_responses/stream.rs", 375),
+    ("protocol/openai_responses/stream.rs", 275),
     ("provider/events.rs", 375),
     ("provider/profile.rs", 325),
 ];

@@ -124,9 +124,9 @@ impl<K: Store> RateLimit<K> {
     fn new(store: K, terms: Arc<Terms>) -> Self {
         let only = (terms.config.key == KeyBy::Nothing).then(|| {
             let ledger = store.open(&terms.name, &terms.quotas);
-            Arc::new(State::new(Arc::clone(&terms), "".into(), ledger))
+            Arc::new(State::new(Arc::clone(&terms), (*terms.name).into(), ledger))
         });
-        let states = Keyed::new(terms.config.max_keys);
+        let states = Keyed::named(terms.config.max_keys, &terms.name);
         Self(Arc::new(Keys { terms, store, states }), only)
     }
 
@@ -141,9 +141,9 @@ impl<K: Store> RateLimit<K> {
         }
         let keys = &self.0;
         let key = keys.terms.config.key.of(request);
-        let made = keys.states.get_or_insert_named(key, |key| {
-            let ledger = keys.store.open(&format!("{}:{key}", keys.terms.name), &keys.terms.quotas);
-            State::new(Arc::clone(&keys.terms), key, ledger)
+        let made = keys.states.get_or_insert_named(key, |name| {
+            let ledger = keys.store.open(&name, &keys.terms.quotas);
+            State::new(Arc::clone(&keys.terms), name, ledger)
         });
         made.map_err(|full| {
             let failure = Failure::local(Code::LimiterFull, full.message());
@@ -206,7 +206,7 @@ impl<L: Ledger> State<L> {
 
     fn snapshot(&self, now: Instant) -> KeySnapshot {
         KeySnapshot {
-            key: self.shown(|key| key.into()),
+            key: (*self.name).into(),
             in_flight: self.slots.in_flight(),
             max_in_flight: self.slots.most(),
             waiting: self.line.waiting(),

@@ -101,7 +101,6 @@ mod experience;
 mod layer;
 mod learn;
 mod line;
-mod name;
 mod profile;
 mod reservation;
 mod slots;

@@ -175,7 +175,7 @@ impl<K: Store> Observer for Reservation<K> {
         }
         state.line.wake();
         let (call, outcome) = (self.call, how.into());
-        state.shown(|key| state.terms.facts.emit(&Fact::Released { call, gate: GATE, key, outcome }));
+        state.terms.facts.emit(&Fact::Released { call, gate: GATE, key: &state.name, outcome });
     }
 }
 

@@ -13,7 +13,6 @@ use crate::time::{Instant, now};
 use super::config::{RateLimitConfig, ReserveOutput};
 use super::experience::Experience;
 use super::line::Line;
-use super::name::named;
 use super::slots::Slots;
 
 /// The word for this layer in facts, and its name unless it is given one.
@@ -34,8 +33,8 @@ pub(super) struct State<L> {
     pub(super) terms: Arc<Terms>,
     pub(super) ledger: L,
     pub(super) line: Line,
-    /// Without the layer's name: the map's own.
-    key: Arc<str>,
+    /// The layer's name, and the key where calls are told apart: the map's own.
+    pub(super) name: Arc<str>,
     /// The last refusal that named a time, said again with another while whoever was refused has let go of it.
     full: Mutex<Option<Failure>>,
     pub(super) slots: Slots,
@@ -54,24 +53,17 @@ pub(super) enum Wait {
 // === impl State ===
 
 impl<L> State<L> {
-    pub(super) fn new(terms: Arc<Terms>, key: Arc<str>, ledger: L) -> Self {
+    pub(super) fn new(terms: Arc<Terms>, name: Arc<str>, ledger: L) -> Self {
         let slots = Slots::new(terms.config.most_in_flight(), terms.config.adaptive);
         let (line, full, experience) = (Line::default(), Mutex::default(), Experience::default());
-        Self { terms, ledger, line, key, full, slots, experience }
-    }
-
-    /// Tells the key, as facts show it.
-    #[inline]
-    pub(super) fn shown<T>(&self, tell: impl FnOnce(&str) -> T) -> T {
-        if self.key.is_empty() { tell(&self.terms.name) } else { named(&self.terms.name, &self.key, tell) }
+        Self { terms, ledger, line, name, full, slots, experience }
     }
 
     /// Tells that a call was refused, and gives the failure.
     #[cold]
     pub(super) fn refuse(&self, call: CallId, failure: Failure) -> Failure {
-        self.shown(|key| {
-            self.terms.facts.emit(&Fact::Refused { call, gate: GATE, key, failure: &failure });
-        });
+        let key = &*self.name;
+        self.terms.facts.emit(&Fact::Refused { call, gate: GATE, key, failure: &failure });
         failure
     }
 
@@ -79,8 +71,7 @@ impl<L> State<L> {
     #[cold]
     pub(super) fn full(&self, call: CallId, wait: Option<Duration>) -> Failure {
         let words = || {
-            let message = self.shown(|key| format!("rate limit `{key}` cannot admit it in time"));
-            Failure::local(Code::LimiterFull, message)
+            Failure::local(Code::LimiterFull, format!("rate limit `{}` cannot admit it in time", self.name))
         };
         if wait.is_none() {
             return self.refuse(call, words());
@@ -102,15 +93,16 @@ impl<L> State<L> {
         capacity: u64,
     ) -> Failure {
         let cost = costs.of(dimension);
-        let message = self.shown(|key| {
-            format!("rate limit `{key}`: {cost} {dimension:?} asked, {capacity} is the most there can be")
-        });
+        let message = format!(
+            "rate limit `{}`: {cost} {dimension:?} asked, {capacity} is the most there can be",
+            self.name
+        );
         self.refuse(call, Failure::local(Code::CostAboveCapacity, message))
     }
 
     #[inline]
     pub(super) fn tell_admitted(&self, call: CallId, waited: Duration) {
-        self.shown(|key| self.terms.facts.emit(&Fact::Admitted { call, gate: GATE, key, waited }));
+        self.terms.facts.emit(&Fact::Admitted { call, gate: GATE, key: &self.name, waited });
     }
 }
 
@@ -173,9 +165,7 @@ impl<L: Ledger> State<L> {
         let changes = self.ledger.calibrate(limits, headroom, now());
         for change in &changes {
             let Recalibrated { dimension, limit, remaining, .. } = *change;
-            self.shown(|key| {
-                self.terms.facts.emit(&Fact::Calibrated { key, dimension, limit, remaining });
-            });
+            self.terms.facts.emit(&Fact::Calibrated { key: &self.name, dimension, limit, remaining });
         }
         if !changes.is_empty() {
             self.line.wake();
