@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::chat::{CallId, Dimension, Outcome, ResetReason, Usage};
+use crate::chat::{CallId, Dimension, Level, Outcome, ResetReason, Usage};
 use crate::failure::{Clock, Failure};
 
 use super::words::{Change, Circuit, RetryRefusal};
@@ -252,6 +252,15 @@ pub enum Fact<'a> {
         /// From dispatch to the end.
         elapsed: Duration,
     },
+    /// A whole call ended, as who made it sees it: once for each that the degradation layer was asked.
+    Ended {
+        /// Which call.
+        call: CallId,
+        /// How: an answer that stands in for another is completed, too.
+        outcome: Outcome,
+        /// How far the answer is from what was asked; none where it is whole, or there is no answer.
+        level: Level,
+    },
 }
 
 // === impl Fact ===
@@ -285,6 +294,7 @@ impl Fact<'_> {
             Self::Rung { .. } => "rung",
             Self::Degraded { .. } => "degraded",
             Self::Settled { .. } => "settled",
+            Self::Ended { .. } => "ended",
         }
     }
 }

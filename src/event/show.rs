@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::chat::Outcome;
+use crate::chat::{Level, Outcome};
 
 use super::Fact;
 
@@ -15,6 +15,10 @@ impl fmt::Display for Fact<'_> {
             }
             Self::Settled { provider, outcome, elapsed, .. } => {
                 write!(f, "<- {provider}, {} after {elapsed:.2?}", Ended(outcome))
+            }
+            Self::Ended { outcome, level: Level::None, .. } => write!(f, "the call {}", Ended(outcome)),
+            Self::Ended { outcome, level, .. } => {
+                write!(f, "the call {}, level {}", Ended(outcome), level.as_str())
             }
             Self::Adapted { provider, option, change, .. } => {
                 write!(f, "{option} for {provider}: {change:?}")

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::chat::{CallId, Dimension, Outcome, ResetReason};
+use crate::chat::{CallId, Dimension, Level, Outcome, ResetReason};
 use crate::failure::{Clock, Code, Failure};
 
 use super::*;
@@ -54,6 +54,8 @@ fn each(failure: &Failure) -> Vec<Fact<'_>> {
             first_output: Some(wait),
             elapsed: wait,
         },
+        Fact::Ended { call, outcome: Outcome::Failed(Code::Server), level: Level::None },
+        Fact::Ended { call, outcome: Outcome::Completed(None), level: Level::Fallback },
     ]
 }
 
@@ -74,7 +76,7 @@ fn every_fact_shows_itself_in_words() {
 fn the_names_of_facts_are_stable() {
     const NAMES: &str = "attempt adapted retry_planned retry_started retry_refused timed_out crawling skipped \
         failed_over moved trial sprung_back reset admitted released refused transition probe cache_lost \
-        calibrated budget_warning rung degraded settled";
+        calibrated budget_warning rung degraded settled ended ended";
     let failure = Failure::new(Code::Server, "");
     let names: Vec<_> = each(&failure).iter().map(Fact::name).collect();
     assert_eq!(names.join(" "), NAMES);
@@ -136,7 +138,8 @@ fn the_default_sink_writes_a_line_for_each_fact() {
             | Fact::RetryStarted { .. }
             | Fact::Admitted { .. }
             | Fact::Released { .. }
-            | Fact::Settled { .. } => "DEBUG",
+            | Fact::Settled { .. }
+            | Fact::Ended { .. } => "DEBUG",
             Fact::Adapted { .. }
             | Fact::Skipped { .. }
             | Fact::Trial { .. }

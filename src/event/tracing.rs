@@ -53,6 +53,9 @@ impl Sink for Tracing {
             Fact::Settled { call, provider, outcome, usage, first_output, elapsed } => {
                 debug!(target: "watertight", %call, provider, ?outcome, ?usage, ?first_output, ?elapsed, "{name}");
             }
+            Fact::Ended { call, outcome, level } => {
+                debug!(target: "watertight", %call, ?outcome, level = level.as_str(), "{name}");
+            }
             _ => gated(fact),
         }
     }

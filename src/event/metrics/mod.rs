@@ -5,6 +5,7 @@
 //!
 //! | name | kind | labels |
 //! |---|---|---|
+//! | `watertight_calls_total` | counter, whole calls that ended | `outcome`, `level`: `none`, `partial`, `fallback`, `deferred`, `failed` |
 //! | `watertight_attempts_total` | counter | `provider`, `model` |
 //! | `watertight_settled_total` | counter, attempts that ended | `provider`, `outcome` |
 //! | `watertight_tokens_total` | counter | `provider`, `kind`: `input`, `cached_read`, `cached_write`, `output`, `reasoning` |
@@ -35,9 +36,22 @@
 //! | `watertight_rungs_total` | counter | `rung`, `outcome`: `answered`, `failed` |
 //! | `watertight_degraded_total` | counter | `rung` |
 //!
-//! All figures are of attempts and decisions; how many calls an application made is its own to count, or those of its
-//! outermost gate.
+//! # Calls and attempts
+//! `watertight_calls_total` counts what an application asked and how each ended for it: one a call of the degradation
+//! layer, which is the outermost of a [`Stack`](crate::stack::Stack), whatever retries, candidates and rungs it took. All
+//! other figures are of attempts and decisions on the way. A stack without that layer has no such count; the `bulkhead`
+//! in `watertight_admitted_total` and `watertight_refused_total` comes nearest.
 //!
+//! An answer of a rung is `completed`, and its `level` says how far it is from what was asked; `none` is a whole answer,
+//! or no answer at all. So what to alert on is, in the words of Prometheus:
+//! ```text
+//! no answer:    sum(rate(watertight_calls_total{outcome!~"completed|abandoned"}[5m]))
+//!             + sum(rate(watertight_calls_total{outcome="completed", level="failed"}[5m]))
+//! less than was asked:  sum(rate(watertight_calls_total{level=~"partial|fallback|deferred"}[5m]))
+//! of how many:          sum(rate(watertight_calls_total[5m]))
+//! ```
+//!
+//! # Labels
 //! Outcomes are `completed`, `truncated`, `abandoned`, or the code of a failure. Labels that come from traffic
 //! (models, keys) are bounded: what is new after [`DEFAULT_MAX_LABELS`] of them is counted as `other`.
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metrics::{SharedString, counter, gauge, histogram};
 
-use crate::chat::{Outcome, Usage};
+use crate::chat::{Level, Outcome, Usage};
 use crate::event::{Fact, Sink};
 
 use super::labels;
@@ -164,6 +164,7 @@ impl Sink for Metrics {
                     self.used(provider, usage);
                 }
             }
+            Fact::Ended { outcome, level, .. } => ended(outcome, level),
             Fact::Adapted { provider, option, change, .. } => {
                 let (provider, option) = (self.name(provider), self.name(option));
                 let change = labels::change(change);
@@ -202,4 +203,9 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").field("most", &self.most).finish_non_exhaustive()
     }
+}
+
+fn ended(how: Outcome, level: Level) {
+    let (outcome, level) = (labels::outcome(how), level.as_str());
+    counter!("watertight_calls_total", "outcome" => outcome, "level" => level).increment(1);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-use crate::chat::{CallId, Outcome, Usage};
+use crate::chat::{CallId, Level, Outcome, Usage};
 use crate::event::{Circuit, Fact, Sink};
 use crate::failure::{Code, Failure};
 
@@ -78,6 +78,35 @@ fn calls_tokens_and_gates_are_counted() {
     let refused = "watertight_refused_total gate=circuit_breaker key=provider:a code=CIRCUIT_OPEN";
     assert_eq!(of(&all, "watertight_refused_total"), [(refused, 1.0)]);
     assert!(of(&all, "watertight_wait_seconds").is_empty(), "nobody waited");
+}
+
+/// Scenario: whole calls end in each way a call can, one of them twice.
+/// Expected: each way MUST be a series of its own, told by outcome and level alone.
+#[test]
+fn whole_calls_are_counted_by_how_they_ended() {
+    let call = CallId::default();
+    let completed = Outcome::Completed(None);
+    let ends = [
+        (completed, Level::None),
+        (completed, Level::None),
+        (completed, Level::Fallback),
+        (completed, Level::Failed),
+        (Outcome::Failed(Code::Server), Level::None),
+        (Outcome::Truncated, Level::None),
+        (Outcome::Abandoned, Level::None),
+    ];
+    let facts = ends.map(|(outcome, level)| Fact::Ended { call, outcome, level });
+    let all = series(&Metrics::default(), &facts);
+    let wanted = [
+        ("outcome=SERVER level=none", 1.0),
+        ("outcome=abandoned level=none", 1.0),
+        ("outcome=completed level=failed", 1.0),
+        ("outcome=completed level=fallback", 1.0),
+        ("outcome=completed level=none", 2.0),
+        ("outcome=truncated level=none", 1.0),
+    ]
+    .map(|(labels, count)| (format!("watertight_calls_total {labels}"), count));
+    assert_eq!(all, wanted);
 }
 
 /// Scenario: a breaker goes through all its states.

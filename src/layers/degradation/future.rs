@@ -9,12 +9,13 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 
-use crate::chat::{Ask, Degradation, Event, Level, Reply, Request, Tried, Watchers};
+use crate::chat::{Ask, BoxReply, Degradation, Event, Level, Reply, Request, Tried, Watchers};
 use crate::event::Fact;
 use crate::failure::Failure;
 use crate::observe::{Committing, Fallen, Look};
 
 use super::climb::{self, Climb};
+use super::ending::Ending;
 use super::ladder::{Ladder, Place};
 use super::stream::{Degraded, Following};
 
@@ -22,10 +23,10 @@ pin_project! {
     /// A call, and the way down if it fails before its first output.
     #[project = CallProj]
     pub struct ResponseFuture<F, E, W> {
-        // What the stream needs, taken when it begins.
-        call: Option<(Arc<Ladder>, Request)>,
         #[pin]
         state: State<F, E, W>,
+        // What the stream needs, taken when it begins. Below the state: what is beneath ends before the whole does.
+        call: Option<(Ending, Request)>,
     }
 }
 
@@ -44,13 +45,16 @@ pin_project! {
 // === impl ResponseFuture ===
 
 impl<F, E, W> ResponseFuture<F, E, W> {
-    pub(super) const fn calling(ladder: Arc<Ladder>, request: Request, call: F) -> Self {
-        Self { call: Some((ladder, request)), state: State::Calling { call: Committing::new(call) } }
+    #[inline(always)]
+    pub(super) fn calling(ladder: Arc<Ladder>, request: Request, call: F) -> Self {
+        let ending = Ending::new(ladder, &request);
+        Self { state: State::Calling { call: Committing::new(call) }, call: Some((ending, request)) }
     }
 
     #[cold]
-    pub(super) const fn broken(ladder: Arc<Ladder>, request: Request, failure: Failure) -> Self {
-        Self { call: Some((ladder, request)), state: State::Broken { failure: Some(failure) } }
+    pub(super) fn broken(ladder: Arc<Ladder>, request: Request, failure: Failure) -> Self {
+        let ending = Ending::new(ladder, &request);
+        Self { state: State::Broken { failure: Some(failure) }, call: Some((ending, request)) }
     }
 }
 
@@ -74,7 +78,7 @@ where
             }
             return match polled {
                 Poll::Ready(Ok(reply)) => Poll::Ready(Ok(whole(reply, this.call))),
-                Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
+                Poll::Ready(Err(failure)) => Poll::Ready(Err(this.fail(failure))),
                 Poll::Pending => Poll::Pending,
             };
         }
@@ -109,30 +113,47 @@ impl<F, E, W> CallProj<'_, F, E, W> {
     #[cold]
     #[inline(never)]
     fn poll_climb(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply<Degraded<E, W>>, Failure>> {
+        let reply = match ready!(self.poll_answer(cx)) {
+            Ok(reply) => reply,
+            Err(failure) => return Poll::Ready(Err(self.fail(failure))),
+        };
+        let (ending, request) = self.call.take().expect("polled after it was ready");
+        let record = reply.head().degradation.clone();
+        Poll::Ready(Ok(Degraded::canned(reply, Following::new(ending, request, record))))
+    }
+
+    /// The answer of a rung.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<BoxReply, Failure>> {
         if let StateProj::Broken { failure } = self.state.as_mut().project() {
             let failure = failure.take().expect("polled after it was ready");
-            let (ladder, request) = self.call.as_ref().expect("polled after it was ready");
-            let climb = climb::begin(ladder, request, failure)?;
+            let (ending, request) = self.call.as_ref().expect("polled after it was ready");
+            let climb = climb::begin(&ending.ladder, request, failure)?;
             self.state.set(State::Climbing { climb });
         }
         let StateProj::Climbing { climb } = self.state.as_mut().project() else { return Poll::Pending };
-        let reply = ready!(climb.as_mut().poll(cx))?;
-        let (ladder, request) = self.call.take().expect("polled after it was ready");
-        let record = reply.head().degradation.clone();
-        Poll::Ready(Ok(Degraded::canned(reply, Following::new(ladder, request, record))))
+        climb.as_mut().poll(cx)
+    }
+
+    /// The failure goes up, and the call is over.
+    #[cold]
+    fn fail(&mut self, failure: Failure) -> Failure {
+        if let Some((mut ending, _)) = self.call.take() {
+            ending.fail(&failure);
+        }
+        failure
     }
 }
 
 /// The service's own reply, with a record in its head where another model answered.
 #[inline(always)]
-fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Arc<Ladder>, Request)>) -> Reply<Degraded<E, W>> {
-    let (ladder, request) = call.take().expect("polled after it was ready");
+fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Ending, Request)>) -> Reply<Degraded<E, W>> {
+    let (ending, request) = call.take().expect("polled after it was ready");
     let head = reply.head_mut();
     if head.degradation.is_none() && head.model.is_some() {
-        head.degradation = stand_in(&ladder, &request, head);
+        head.degradation = stand_in(&ending.ladder, &request, head);
     }
     let record = head.degradation.clone();
-    Degraded::whole(reply, Following::new(ladder, request, record))
+    Degraded::whole(reply, Following::new(ending, request, record))
 }
 
 /// The record of a failover beneath: it is the first rung's, though nothing of ours was tried.

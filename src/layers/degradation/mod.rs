@@ -61,6 +61,11 @@
 //! the first rung was tried. Whoever watches from above (a breaker around the whole stack) is told the failure, too,
 //! as if there were no ladder; the services that the rungs ask have breakers, budgets and accounts of their own.
 //!
+//! # Calls
+//! How each call ended for whoever made it is told once, as [`Fact::Ended`](crate::event::Fact::Ended): completed, with
+//! the level of its answer; failed; or abandoned. Attempts, candidates and rungs beneath tell facts of their own, and a
+//! job that is worked off through the same ladder later is one more call.
+//!
 //! # Cancellation
 //! Dropping the future drops the call or the rung at work; the rungs behind it are not tried.
 //!
@@ -118,6 +123,7 @@ mod canned;
 mod climb;
 mod config;
 pub mod defer;
+mod ending;
 mod future;
 mod gathered;
 mod graceful;

@@ -1,9 +1,10 @@
 //! The fifth rung: what came before the stream broke.
 
-use crate::chat::{Completion, Content, Degradation, Event, Level, Message, Stop, Tried};
+use crate::chat::{Completion, Content, Degradation, Level, Message, Stop, Tried};
 use crate::event::Fact;
 use crate::failure::Failure;
 
+use super::ending::Ending;
 use super::graceful::what;
 use super::ladder::Place;
 use super::route::Route;
@@ -14,7 +15,7 @@ const STOP: &str = "partial_result";
 
 /// The end of an answer that broke off; none where nothing of use came, or the failure is one that goes up as it is.
 #[cold]
-pub(super) fn partial(following: &mut Following, failure: &Failure) -> Option<Event> {
+pub(super) fn partial(following: &mut Following, failure: &Failure) -> Option<Completion> {
     let gathered = following.gathered.take()?;
     if Route::of(failure, false) == Route::Nowhere {
         return None;
@@ -29,14 +30,15 @@ pub(super) fn partial(following: &mut Following, failure: &Failure) -> Option<Ev
         Some(record) => record.and_then(failure),
         None => Degradation::after(failure.clone()),
     };
-    let record = complete(record, following.ladder.config.quality.partial_result, failure);
-    following.ladder.partial.count(true);
-    let (call, facts) = (following.call, &following.ladder.facts);
+    let Ending { ladder, call, .. } = &following.ending;
+    let record = complete(record, ladder.config.quality.partial_result, failure);
+    ladder.partial.count(true);
+    let (call, facts) = (*call, &ladder.facts);
     facts.emit(&Fact::Rung { call, rung, failure: None });
     facts.emit(&Fact::Degraded { call, rung, quality: record.quality_estimate, failure });
     let mut completion = Completion::new(message, Stop::Other(STOP.into()), usage);
     completion.degradation = Some(Box::new(record));
-    Some(Event::Completed(Box::new(completion)))
+    Some(completion)
 }
 
 /// Whether there is anything in it that a person can read.

@@ -2,18 +2,15 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::chat::{
-    Ask, BoxEvents, CallId, Completion, Degradation, Event, Reply, Request, Watchers, Watching,
-};
+use crate::chat::{BoxEvents, Completion, Degradation, Event, Reply, Request, Watchers, Watching};
 use crate::failure::Failure;
 
+use super::ending::Ending;
 use super::gathered::Gathered;
-use super::ladder::Ladder;
 use super::partial::partial;
 
 /// A reply's stream: the service's own, or that of a rung. Where it breaks after output, what came is made an answer.
@@ -33,8 +30,7 @@ enum Source<E, W> {
 
 /// What is kept beside a stream for its end. It moves with the reply, so what few answers need is boxed.
 pub(super) struct Following {
-    pub(super) ladder: Arc<Ladder>,
-    pub(super) call: CallId,
+    pub(super) ending: Ending,
     /// The request, where its answer is to be kept.
     request: Option<Box<Request>>,
     /// What it lacks already.
@@ -90,7 +86,7 @@ where
             Poll::Ready(Some(Err(failure))) => {
                 // The dead stream is gone, and settled, before anything is made of it.
                 this.source = Source::Gone;
-                if let Some(answer) = partial(&mut this.following, failure) {
+                if let Some(answer) = this.following.break_off(failure) {
                     polled = Poll::Ready(Some(Ok(answer)));
                 }
             }
@@ -120,11 +116,13 @@ fn poll_canned(
 
 impl Following {
     #[inline(always)]
-    pub(super) fn new(ladder: Arc<Ladder>, request: Request, record: Option<Box<Degradation>>) -> Self {
-        let gathered = Gathered::new(ladder.config.max_partial);
-        let call = request.call().id;
-        let request = ladder.learns.then(|| Box::new(request));
-        Self { ladder, call, request, record, gathered }
+    pub(super) fn new(mut ending: Ending, request: Request, record: Option<Box<Degradation>>) -> Self {
+        if let Some(record) = &record {
+            ending.level = record.level;
+        }
+        let gathered = Gathered::new(ending.ladder.config.max_partial);
+        let request = ending.ladder.learns.then(|| Box::new(request));
+        Self { ending, request, record, gathered }
     }
 
     /// Puts the record into the last event; a whole answer is told to whoever keeps them.
@@ -136,7 +134,19 @@ impl Following {
         } else if completion.degradation.is_none()
             && let Some(request) = &self.request
         {
-            self.ladder.learn(request, completion);
+            self.ending.ladder.learn(request, completion);
         }
+        self.ending.complete(completion);
+    }
+
+    /// The last event of what came before the failure, if that is an answer.
+    #[cold]
+    fn break_off(&mut self, failure: &Failure) -> Option<Event> {
+        let Some(completion) = partial(self, failure) else {
+            self.ending.fail(failure);
+            return None;
+        };
+        self.ending.complete(&completion);
+        Some(Event::Completed(Box::new(completion)))
     }
 }
