@@ -20,7 +20,7 @@ use watertight::failure::Failure;
 use watertight::layers::rate_limit::{Mode, RateLimitConfig};
 use watertight::layers::timeout::Timed;
 use watertight::layers::{
-    DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer, TokenAwareRateLimitLayer,
+    DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer, TokenAwareRateLimitLayer,
 };
 
 #[global_allocator]
@@ -196,6 +196,13 @@ fn call_rate_limit(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_size = CALLS)]
 fn call_rate_limit_refused(bencher: Bencher<'_, '_>) {
     calls(bencher, limits(1).layer(Always));
+}
+
+/// The end of each call is told; who listens does nothing with it.
+#[divan::bench(sample_size = CALLS)]
+fn call_degradation(bencher: Bencher<'_, '_>) {
+    let facts = Facts::from_fn(|fact| _ = black_box(fact));
+    calls(bencher, DegradationLayer::default().facts(&facts).layer(Always));
 }
 
 #[divan::bench(sample_size = CALLS)]

@@ -139,6 +139,7 @@ fn timeline() -> Facts {
     Facts::from_fn(move |fact| {
         let line = match fact {
             Fact::Rung { rung: "partial_result", .. } => return println!(),
+            Fact::Ended { .. } => return,
             Fact::Rung { rung, failure: Some(failure), .. } => format!("{rung} cannot help: {failure}"),
             Fact::Rung { rung, .. } => format!("{rung} answers"),
             Fact::Degraded { failure, .. } => format!("since {failure}"),

@@ -1,7 +1,7 @@
 //! Run: `cargo run --example metrics`
 //!
 //! You should see: a few calls through a stack, then a scrape of `/metrics` on loopback as Prometheus would do it:
-//! calls, tokens, retries, refusals, circuits and limits, by provider.
+//! calls and how they ended, tokens, retries, refusals, circuits and limits, by provider.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 use std::time::Duration;

@@ -112,7 +112,7 @@ async fn ask(service: &mut Stack, question: &str) -> Result<(), BoxError> {
 fn timeline() -> Facts {
     let start = Instant::now();
     Facts::from_fn(move |fact| {
-        if !matches!(fact.name(), "admitted" | "released" | "retry_started") {
+        if !matches!(fact.name(), "admitted" | "released" | "retry_started" | "ended") {
             let end_of_text = if IN_TEXT.swap(false, Relaxed) { "\n" } else { "" };
             let line: String = fact.to_string().chars().take(110).collect();
             println!("{end_of_text}\x1b[2m{:7.2}s  {line}\x1b[0m", start.elapsed().as_secs_f64());

@@ -23,7 +23,11 @@ async fn main() -> Result<(), BoxError> {
     println!("A stack from {file}.");
 
     let facts = Facts::from_fn(|fact| match fact {
-        Fact::Admitted { .. } | Fact::Released { .. } | Fact::Attempt { .. } | Fact::Settled { .. } => {}
+        Fact::Admitted { .. }
+        | Fact::Released { .. }
+        | Fact::Attempt { .. }
+        | Fact::Settled { .. }
+        | Fact::Ended { .. } => {}
         other => println!("    {other}"),
     });
     let north = Server::start(Script::new([Step::json(503, &serde_json::json!({}))]).for_ever()).await?;
