@@ -212,7 +212,7 @@ pub enum Fact<'a> {
     BudgetWarning {
         /// Whose.
         key: &'a str,
-        /// What was used.
+        /// What was used, reserved and owed.
         used: u64,
         /// Of how much.
         limit: u64,

@@ -50,6 +50,8 @@ pub struct Budget {
     debt: u64,
     /// Used in this one, and reserved.
     used: u64,
+    /// The part of it that calls in flight have put aside. Those of windows before count as used: they may owe it.
+    reserved: u64,
     warned: bool,
 }
 
@@ -65,12 +67,30 @@ pub struct Reserved {
 /// A budget that has no room for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// Used, reserved and owed.
+    /// Used and owed.
     pub used: u64,
+    /// Put aside by calls in flight.
+    pub reserved: u64,
     /// Of how much.
     pub limit: u64,
-    /// When the call will find room, if nothing else is used; `None` if it never will.
+    /// When the call will find room, if calls in flight use what they have put aside and no others come; `None` if it
+    /// never will. What they may give back is no part of it: nobody knows when they end, nor how much they leave.
     pub retry_after: Option<Duration>,
+}
+
+/// A budget at one instant. What is left is the limit less what is used and reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct BudgetSnapshot {
+    /// Tokens used, and owed from windows before. It may be above the limit: then it is a debt.
+    pub used: u64,
+    /// Tokens that calls in flight have put aside, and will leave or give back.
+    pub reserved: u64,
+    /// Of how many.
+    pub limit: u64,
+    /// When the window ends, if one is open.
+    #[serde(with = "humantime_serde")]
+    pub resets_in: Option<Duration>,
 }
 
 // === impl BudgetConfig ===
@@ -99,6 +119,15 @@ impl Default for BudgetConfig {
     }
 }
 
+// === impl BudgetSnapshot ===
+
+impl BudgetSnapshot {
+    /// Whether a fresh one would look otherwise.
+    pub(super) const fn is_in_use(&self) -> bool {
+        self.used > 0 || self.reserved > 0
+    }
+}
+
 // === impl Budget ===
 
 impl Budget {
@@ -119,11 +148,15 @@ impl Budget {
             self.open(now);
         }
         self.used = self.used.saturating_add(cost);
+        self.reserved = self.reserved.saturating_add(cost);
         Ok(Reserved { tokens: cost, window: self.window })
     }
 
     /// What the call really used takes the place of what was put aside. `now` is asked only where no window is open.
     pub fn settle(&mut self, reserved: Reserved, used: u64, now: impl FnOnce() -> Instant) {
+        if reserved.window == self.window {
+            self.reserved = self.reserved.saturating_sub(reserved.tokens);
+        }
         if let Some(more) = used.checked_sub(reserved.tokens) {
             if more > 0 && self.since.is_none() {
                 self.open(now());
@@ -151,13 +184,24 @@ impl Budget {
         due.then_some(used)
     }
 
-    /// What is used, reserved and owed now, and when the window ends, if one is open.
-    pub fn state(&mut self, config: &BudgetConfig, now: Instant) -> (u64, Option<Duration>) {
+    /// How it stands now.
+    pub fn state(&mut self, config: &BudgetConfig, now: Instant) -> BudgetSnapshot {
         self.roll(config, now);
-        let left = self.since.map(|since| config.window.saturating_sub(now.saturating_duration_since(since)));
-        (self.total(), left)
+        let left = |since| config.window.saturating_sub(now.saturating_duration_since(since));
+        BudgetSnapshot {
+            used: self.settled(),
+            reserved: self.reserved,
+            limit: config.tokens,
+            resets_in: self.since.map(left),
+        }
     }
 
+    /// Used and owed.
+    const fn settled(&self) -> u64 {
+        self.total().saturating_sub(self.reserved)
+    }
+
+    /// The same, and what is reserved.
     const fn total(&self) -> u64 {
         self.debt.saturating_add(self.used)
     }
@@ -179,7 +223,7 @@ impl Budget {
             return;
         }
         self.debt = self.total().saturating_sub(config.tokens.saturating_mul(over));
-        self.used = 0;
+        (self.used, self.reserved) = (0, 0);
         self.since = None;
         if self.debt == 0 {
             self.clear = self.window;
@@ -193,14 +237,14 @@ impl Budget {
     }
 
     fn spent(&self, config: &BudgetConfig, cost: u64, now: Instant) -> Spent {
-        let (used, limit) = (self.total(), config.tokens);
+        let (total, limit) = (self.total(), config.tokens);
         let too_much =
-            if cost > limit { used } else { used.saturating_add(cost.max(1)).saturating_sub(limit) };
+            if cost > limit { total } else { total.saturating_add(cost.max(1)).saturating_sub(limit) };
         let windows = u32::try_from(too_much.div_ceil(limit)).ok();
         let since = self.since.unwrap_or(now);
         let until = windows.and_then(|windows| since.checked_add(config.window.checked_mul(windows)?));
         let never = cost > limit && config.strict;
         let retry_after = until.filter(|_| !never).map(|until| until.saturating_duration_since(now));
-        Spent { used, limit, retry_after }
+        Spent { used: self.settled(), reserved: self.reserved, limit, retry_after }
     }
 }

@@ -21,6 +21,13 @@
 //! call's own deadline ended its wait. Each names the bulkhead and key, what is taken, and the limit, and says when to
 //! come back: for a budget the instant at which the call finds room, for slots a guess from how the line moved lately.
 //!
+//! The word of a budget is a promise, not a guess: the call passes at that instant, and not before, if calls in flight
+//! use what they have put aside and no others come. Where they use less, there may be room much earlier; nobody knows
+//! when they end, nor how much they leave, and so none of it is promised. How much it may be is told beside it: in the
+//! words of the refusal and as `reserved` in the snapshot, apart from what is `used` for good. Who can come back cheaply
+//! may do so when a call of that key has ended ([`Fact::Released`](crate::event::Fact::Released)). Where they use more,
+//! or others come first, it is later.
+//!
 //! # States
 //! ```text
 //! call --(budget spent)------------------------> refused
@@ -122,7 +129,9 @@ mod sync;
 mod waiting;
 
 pub use blocking::{Blocking, BlockingTool};
-pub use budget::{Budget, BudgetConfig, DEFAULT_TOKENS, DEFAULT_WARN_AT, DEFAULT_WINDOW, Reserved, Spent};
+pub use budget::{
+    Budget, BudgetConfig, BudgetSnapshot, DEFAULT_TOKENS, DEFAULT_WARN_AT, DEFAULT_WINDOW, Reserved, Spent,
+};
 pub use config::{BulkheadConfig, DEFAULT_MAX_CONCURRENT, DEFAULT_MAX_WAIT, DEFAULT_MAX_WAITING};
 pub use layer::{Bulkhead, BulkheadLayer};
 #[cfg(feature = "sessions")]
@@ -139,4 +148,4 @@ pub use session_config::{
 pub use session_file::SessionFile;
 #[cfg(feature = "sessions")]
 pub use sessions::Sessions;
-pub use snapshot::{BudgetSnapshot, BulkheadSnapshot, StateSnapshot};
+pub use snapshot::{BulkheadSnapshot, StateSnapshot};

@@ -1,9 +1,8 @@
 //! A bulkhead at one instant, as it is shown.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
+use super::budget::BudgetSnapshot;
 use super::slots::MOST;
 use super::state::State;
 
@@ -35,39 +34,22 @@ pub struct StateSnapshot {
     pub budget: Option<BudgetSnapshot>,
 }
 
-/// A budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct BudgetSnapshot {
-    /// Tokens used, reserved and owed. It may be above the limit: then it is a debt.
-    pub used: u64,
-    /// Of how many.
-    pub limit: u64,
-    /// When the window ends, if one is open.
-    #[serde(with = "humantime_serde")]
-    pub resets_in: Option<Duration>,
-}
-
 // === impl StateSnapshot ===
 
 impl StateSnapshot {
     pub(super) fn of(state: &State) -> Self {
         let tally = state.lane.tally();
-        let budget = state.shared.config.budget.and_then(|config| {
-            let (used, resets_in) = state.spent()?;
-            Some(BudgetSnapshot { used, limit: config.tokens, resets_in })
-        });
         Self {
             key: state.key.to_string(),
             limit: (tally.limit < MOST).then_some(tally.limit),
             in_flight: tally.in_flight,
             waiting: tally.waiting,
-            budget,
+            budget: state.budget(),
         }
     }
 
     /// Whether a fresh one would look otherwise.
     pub(super) fn is_in_use(&self) -> bool {
-        self.in_flight > 0 || self.waiting > 0 || self.budget.is_some_and(|budget| budget.used > 0)
+        self.in_flight > 0 || self.waiting > 0 || self.budget.is_some_and(|budget| budget.is_in_use())
     }
 }

@@ -10,7 +10,7 @@ use crate::keyed::Idle;
 use crate::time::{Instant, now};
 
 use super::account::Account;
-use super::budget::{Budget, Spent};
+use super::budget::{Budget, BudgetSnapshot, Spent};
 use super::config::BulkheadConfig;
 use super::lane::{Asked, Lane, Tally};
 use super::slots::{MOST, Ticket};
@@ -120,8 +120,8 @@ impl State {
         refusal(&message, self.lane.guess())
     }
 
-    /// What is used of the budget, and when its window ends.
-    pub(super) fn spent(&self) -> Option<(u64, Option<Duration>)> {
+    /// How the budget stands, if there is one.
+    pub(super) fn budget(&self) -> Option<BudgetSnapshot> {
         let (budget, config) = (self.budget.as_ref()?, self.shared.config.budget.as_ref()?);
         Some(budget.lock().unwrap_or_else(PoisonError::into_inner).state(config, now()))
     }
@@ -139,13 +139,19 @@ impl State {
         self.warn(warning, config.tokens);
         match reserved {
             Ok(reserved) => Ok(account.within(reserved.window)),
-            Err(Spent { used, limit, retry_after }) => {
-                let key = &self.key;
-                let message =
-                    format!("{key}: {used} of {limit} tokens used or reserved, and the call asks {cost}");
-                Err(Failure::local(Code::BudgetExhausted, message).with_retry_after(retry_after))
-            }
+            Err(spent) => Err(self.spent(spent, cost)),
         }
+    }
+
+    /// The refusal of a call for which the budget has no room.
+    fn spent(&self, Spent { used, reserved, limit, retry_after }: Spent, cost: u64) -> Failure {
+        let key = &self.key;
+        let aside = match reserved {
+            0 => String::new(),
+            _ => format!(", {reserved} put aside by calls in flight"),
+        };
+        let message = format!("{key}: {used} of {limit} tokens used{aside}, and the call asks {cost}");
+        Failure::local(Code::BudgetExhausted, message).with_retry_after(retry_after)
     }
 
     fn warn(&self, warning: Option<u64>, limit: u64) {
@@ -182,7 +188,7 @@ impl State {
 impl Idle for State {
     fn is_idle(&self) -> bool {
         let Tally { in_flight, waiting, .. } = self.lane.tally();
-        in_flight == 0 && waiting == 0 && self.spent().is_none_or(|(used, _)| used == 0)
+        in_flight == 0 && waiting == 0 && !self.budget().is_some_and(|budget| budget.is_in_use())
     }
 }
 
