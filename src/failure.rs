@@ -69,6 +69,7 @@ struct Inner {
     message: Arc<str>,
     status: Option<StatusCode>,
     provider: Option<Arc<str>>,
+    tool: Option<Arc<str>>,
     model: Option<Arc<str>>,
     retry_after: Option<Duration>,
     should_retry: Option<bool>,
@@ -117,10 +118,16 @@ impl Failure {
         self.0.status
     }
 
-    /// Who failed.
+    /// Who failed: a provider, or `tool:NAME` where it is a tool's and nobody else is known.
     #[must_use]
     pub fn provider(&self) -> Option<&Arc<str>> {
         self.0.provider.as_ref()
+    }
+
+    /// The tool that failed, by the name the model calls it by, if it is one's.
+    #[must_use]
+    pub fn tool(&self) -> Option<&str> {
+        self.0.tool.as_deref()
     }
 
     /// The model asked, in the provider's word, where a provider was asked.

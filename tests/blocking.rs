@@ -118,6 +118,7 @@ fn work_keeps_its_slot_until_it_returns() {
     let refused = block_on(call(&tool, "second")).unwrap_err();
     assert_eq!(refused.code(), Code::BulkheadFull);
     assert!(refused.message().starts_with("gated: 1 of 1"), "{refused}");
+    assert_eq!(refused.tool(), Some("gated"));
     go.send(()).unwrap();
     free(&tool);
     let third = call(&tool, "third");

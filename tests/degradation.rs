@@ -268,7 +268,7 @@ fn tool(name: &str) -> Tool {
 
 /// A failure of this tool.
 fn of_tool(code: Code, name: &str) -> Failure {
-    fail(code).with_provider(&format!("tool:{name}").into())
+    fail(code).with_tool(name)
 }
 
 /// Fails so, whoever it says it is.

@@ -21,6 +21,7 @@ impl Failure {
             message: clip(message.as_ref()),
             status: None,
             provider: None,
+            tool: None,
             model: None,
             retry_after: None,
             should_retry: None,
@@ -61,6 +62,27 @@ impl Failure {
     pub fn with_provider(mut self, provider: &Arc<str>) -> Self {
         if self.0.provider.is_none() {
             self.edit().provider = Some(Arc::clone(provider));
+        }
+        self
+    }
+
+    /// Says that a tool failed, by the name the model calls it by, unless one is known already. The degradation ladder
+    /// then leaves the model alone, and the tool out.
+    ///
+    /// ```
+    /// use watertight::failure::{Code, Failure};
+    ///
+    /// let failure = Failure::new(Code::Server, "no such page").with_tool("search");
+    /// assert_eq!(failure.tool(), Some("search"));
+    /// assert_eq!(failure.to_string(), "SERVER from tool:search: no such page");
+    /// ```
+    #[must_use]
+    pub fn with_tool(mut self, tool: &str) -> Self {
+        if self.0.tool.is_none() {
+            let inner = self.edit();
+            inner.tool = Some(tool.into());
+            // Whoever the tool asked keeps the blame in words.
+            inner.provider.get_or_insert_with(|| format!("tool:{tool}").into());
         }
         self
     }

@@ -33,6 +33,7 @@ impl fmt::Debug for Failure {
             .field("message", &self.0.message)
             .field("status", &self.0.status)
             .field("provider", &self.0.provider)
+            .field("tool", &self.0.tool)
             .field("retry_after", &self.0.retry_after)
             .field("local", &self.0.local)
             .field("exhausted", &self.0.exhausted)
@@ -51,12 +52,13 @@ impl Error for Failure {
 impl Serialize for Failure {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
-        let mut out = serializer.serialize_struct("Failure", 8)?;
+        let mut out = serializer.serialize_struct("Failure", 9)?;
         out.serialize_field("code", &self.0.code)?;
         out.serialize_field("class", &self.class())?;
         out.serialize_field("message", self.message())?;
         out.serialize_field("status", &self.0.status.map(|status| status.as_u16()))?;
         out.serialize_field("provider", &self.0.provider)?;
+        out.serialize_field("tool", &self.0.tool)?;
         let wait = self.0.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         out.serialize_field("retry_after_ms", &wait)?;
         out.serialize_field("skip", &self.0.skip)?;

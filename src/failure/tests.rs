@@ -169,6 +169,7 @@ fn the_written_form_is_stable() {
         "message": "slow down",
         "status": 429,
         "provider": "east",
+        "tool": null,
         "retry_after_ms": 1500,
         "skip": null,
         "attempts": [
@@ -179,6 +180,24 @@ fn the_written_form_is_stable() {
         ],
     });
     assert_eq!(serde_json::to_value(&failure).unwrap(), written);
+}
+
+/// Scenario: a tool fails, alone, after it asked a provider, and inside another tool; a failover adds its candidate.
+/// Expected: the first tool named MUST be the one that failed, whoever else is known; alone it MUST be shown as
+/// `tool:NAME`, in words and as data; nobody else MUST be taken for a tool.
+#[test]
+fn a_failure_of_a_tool_says_so() {
+    let alone = Failure::new(Code::Server, "broke").with_tool("search").with_tool("outer");
+    let alone = alone.with_provider(&"candidate".into());
+    assert_eq!((alone.tool(), alone.provider().map(AsRef::as_ref)), (Some("search"), Some("tool:search")));
+    assert_eq!(alone.to_string(), "SERVER from tool:search: broke");
+    assert_eq!(alone.as_attempt().provider.as_deref(), Some("tool:search"));
+    let shown = serde_json::to_value(&alone).unwrap();
+    assert_eq!((&shown["tool"], &shown["provider"]), (&json!("search"), &json!("tool:search")));
+
+    let asked = Failure::new(Code::Server, "broke").with_provider(&"east".into()).with_tool("search");
+    assert_eq!((asked.tool(), asked.provider().map(AsRef::as_ref)), (Some("search"), Some("east")));
+    assert_eq!(Failure::new(Code::Server, "broke").with_provider(&"tool:search".into()).tool(), None);
 }
 
 /// Scenario: refusals of our own, the provider's word on retrying, and a failure that a retry gave up on.

@@ -26,7 +26,7 @@ use super::snapshot::BulkheadSnapshot;
 ///
 /// A call that finds every thread at work waits in line, as in any bulkhead, and then is refused. A call that is at work
 /// keeps its slot until the function returns, also when nobody waits for its result any more: no thread can be taken
-/// back. A panic is a failure of its call, and the thread goes on. The threads end when the last clone is dropped and
+/// back. A panic is a failure of its call, and the thread goes on. Each failure names the tool ([`Failure::tool`]). The threads end when the last clone is dropped and
 /// the calls made before are done.
 ///
 /// It needs no runtime; a call that waits in line needs its timers, as every wait does.
@@ -54,6 +54,7 @@ pub struct BlockingTool {
 /// A call of a tool that blocks.
 pub struct Blocking {
     state: State,
+    tool: Arc<str>,
 }
 
 enum State {
@@ -122,7 +123,7 @@ impl Service<ToolRequest> for BlockingTool {
             Admit::Refused(failure) => State::Refused(Some(failure)),
             Admit::Wait(wait) => State::Waiting { wait, job: Some((request, Arc::clone(&self.pool))) },
         };
-        Blocking { state }
+        Blocking { state, tool: Arc::clone(self.pool.name()) }
     }
 }
 
@@ -140,6 +141,13 @@ impl Future for Blocking {
     /// # Panics
     /// When polled after it was ready, as any future may.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(self.poll_result(cx));
+        Poll::Ready(result.map(Plain).map_err(|failure| failure.with_tool(&self.tool)))
+    }
+}
+
+impl Blocking {
+    fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<ToolResult, Failure>> {
         loop {
             match &mut self.state {
                 State::Waiting { wait, job } => {
@@ -150,7 +158,7 @@ impl Future for Blocking {
                 State::Working(answer) => {
                     let answer = ready!(Pin::new(answer).poll(cx));
                     let gone = |_| Err(Failure::new(Code::Server, "the tool's threads are gone"));
-                    return Poll::Ready(answer.unwrap_or_else(gone).map(Plain));
+                    return Poll::Ready(answer.unwrap_or_else(gone));
                 }
                 State::Refused(failure) => {
                     return Poll::Ready(Err(failure.take().expect("polled after it was ready")));

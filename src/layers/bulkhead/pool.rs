@@ -20,6 +20,7 @@ pub(super) type Work = dyn Fn(ToolRequest) -> Result<ToolResult, Failure> + Send
 
 /// The threads, seen from their callers. Its drop ends them.
 pub(super) struct Pool {
+    name: Arc<str>,
     bulkhead: Bulkhead,
     queue: Arc<Queue>,
 }
@@ -53,7 +54,7 @@ impl Pool {
         threads: u32,
         work: &Arc<Work>,
     ) -> Result<Self, ConfigError> {
-        let pool = Self { bulkhead, queue: Arc::default() };
+        let pool = Self { name: name.into(), bulkhead, queue: Arc::default() };
         for number in 0..threads {
             let (queue, work) = (Arc::clone(&pool.queue), Arc::clone(work));
             let thread = thread::Builder::new().name(format!("{name}-{number}"));
@@ -63,6 +64,11 @@ impl Pool {
             })?;
         }
         Ok(pool)
+    }
+
+    /// The tool's.
+    pub(super) const fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     pub(super) const fn bulkhead(&self) -> &Bulkhead {

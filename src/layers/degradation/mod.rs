@@ -19,8 +19,12 @@
 //! |---|---|
 //! | `INVALID_REQUEST` `AUTHENTICATION` `CONTENT_FILTER` `CANCELLED` | nowhere: it goes up as it is |
 //! | `BUDGET_EXHAUSTED` `BULKHEAD_FULL` `DEADLINE`, and whatever comes after the deadline | to rungs that ask no model |
-//! | a failure of a tool (its provider is `tool:NAME`) | past the first rung; past the second, too, if the tool is required |
+//! | a failure of a tool ([`Failure::tool`](crate::failure::Failure::tool)) | past the first rung; past the second, too, if the tool is required |
 //! | every other | from the first rung |
+//!
+//! A service that runs tools beneath the ladder says whose a failure is with
+//! [`Failure::with_tool`](crate::failure::Failure::with_tool); a
+//! [`BlockingTool`](crate::layers::bulkhead::BlockingTool) says so itself.
 //!
 //! Before anything is tried the ladder is planned: a model or tool that is not callable now ([`Callable`], a breaker's
 //! `is_callable`) is passed over. A rung that errs, or takes longer than `rung_timeout`, is put on the record and the

@@ -4,9 +4,6 @@ use crate::failure::{Code, Failure};
 
 use super::rung::Needs;
 
-/// What the provider of a failure is called when it is a tool: the word of its breaker and bulkhead.
-const TOOL: &str = "tool:";
-
 /// Where a failure goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
@@ -32,7 +29,7 @@ impl Route {
             // The caller may have no more of any model, or no time for one.
             Code::BudgetExhausted | Code::Deadline => Self::Stored,
             _ if late => Self::Stored,
-            _ if tool_of(failure).is_some() => Self::Tools,
+            _ if failure.tool().is_some() => Self::Tools,
             Code::BulkheadFull => Self::Stored,
             _ => Self::All,
         }
@@ -49,11 +46,6 @@ impl Route {
     }
 }
 
-/// The tool that a failure is of, if it is one's.
-pub(super) fn tool_of(failure: &Failure) -> Option<&str> {
-    failure.provider()?.strip_prefix(TOOL)
-}
-
 /// Whether the model could not handle the tools it was offered, whichever they were.
 pub(super) fn is_about_tools(failure: &Failure) -> bool {
     matches!(failure.code(), Code::UnknownTool | Code::InvalidToolArguments | Code::StrayToolCall)
@@ -61,8 +53,6 @@ pub(super) fn is_about_tools(failure: &Failure) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     /// Scenario: every code, in time.
@@ -84,7 +74,8 @@ mod tests {
     }
 
     /// Scenario: every code, as a tool's, and after the deadline.
-    /// Expected: a tool's MUST pass over the first rung; nothing MUST ask a model after the deadline.
+    /// Expected: a tool's MUST pass over the first rung; nothing MUST ask a model after the deadline; a provider that is
+    /// merely named like a tool MUST be none.
     #[test]
     fn tools_and_deadlines_have_ways_of_their_own() {
         for code in Code::ALL {
@@ -92,7 +83,9 @@ mod tests {
             let plain = Route::of(&failure, false);
             let late = Route::of(&failure, true);
             assert_eq!(late, if plain == Route::Nowhere { plain } else { Route::Stored }, "{code}");
-            let tool = Route::of(&failure.with_provider(&Arc::from("tool:search")), false);
+            let named = Route::of(&failure.clone().with_provider(&"tool:search".into()), false);
+            assert_eq!(named, plain, "{code}");
+            let tool = Route::of(&failure.with_tool("search"), false);
             let told = match (code, plain) {
                 (Code::BulkheadFull, _) | (_, Route::All) => Route::Tools,
                 (_, plain) => plain,

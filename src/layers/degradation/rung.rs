@@ -10,7 +10,6 @@ use crate::event::{Fact, Facts};
 use crate::failure::Failure;
 
 use super::answer::Answer;
-use super::route::tool_of;
 
 /// An answer on its way. Boxed, since nobody comes here on a good day.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 'a>>;
@@ -138,7 +137,7 @@ impl fmt::Debug for Callable {
 impl Case {
     pub(super) fn new(request: Request, failure: Failure, facts: Facts) -> Self {
         let record = Degradation::after(failure.clone());
-        let down = tool_of(&failure).map(str::to_owned).into_iter().collect();
+        let down = failure.tool().map(str::to_owned).into_iter().collect();
         Self { request, failure, record, down, facts }
     }
 

@@ -7,7 +7,7 @@ use super::answer::Answer;
 use super::ladder::Place;
 use super::models::anew;
 use super::other::Other;
-use super::route::{is_about_tools, tool_of};
+use super::route::is_about_tools;
 use super::rung::{Answering, Case, Consider, Needs, Rung};
 
 /// Asks again without the optional tools that failed or cannot be called.
@@ -42,8 +42,7 @@ impl Rung for SkipTool {
 
     fn consider(&self, case: &Case) -> Consider {
         // Without a tool that is required there is no answer, whatever else is left out.
-        let required =
-            tool_of(&case.failure).is_some_and(|tool| !self.optional.iter().any(|name| name == tool));
+        let required = case.failure.tool().is_some_and(|tool| !self.optional.iter().any(|name| name == tool));
         if required || self.to_skip(case).is_empty() { Consider::Pass } else { Consider::Try }
     }
 
