@@ -2,7 +2,8 @@
 //!
 //! A field that is left out has its default, be its section there or not: in `bulkhead` that of
 //! [`BulkheadConfig::users`], and in the sections of one provider what all providers have. Durations read as `"30s"`;
-//! `false` switches off what is on by default; an unknown field is refused.
+//! `false` switches off what is on by default; an unknown field is refused. What is off by default is switched on by its
+//! section, be it empty: `[reset]`.
 //!
 //! ```
 //! use watertight::config::StackConfig;
@@ -36,6 +37,7 @@ use crate::layers::circuit_breaker::CircuitBreakerConfig;
 use crate::layers::degradation::DegradationConfig;
 use crate::layers::failover::FailoverConfig;
 use crate::layers::rate_limit::RateLimitConfig;
+use crate::layers::reset::ResetConfig;
 use crate::layers::retry::RetryConfig;
 use crate::layers::timeout::Clocks;
 use crate::once::Tree;
@@ -47,6 +49,9 @@ pub struct StackConfig {
     pub degradation: DegradationConfig,
     /// Who may call, and how much at a time.
     pub bulkhead: BulkheadConfig,
+    /// How streams that die start over, which callers must bear: what they have shown is void then. Off by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<ResetConfig>,
     /// When calls go on to the next provider.
     pub failover: FailoverConfig,
     /// How often a provider is asked again.
@@ -81,6 +86,7 @@ pub struct ProviderConfig {
 struct Written {
     degradation: Option<Tree>,
     bulkhead: Option<Tree>,
+    reset: Option<Tree>,
     failover: Option<Tree>,
     retry: Option<Tree>,
     circuit_breaker: Option<Tree>,
@@ -99,6 +105,11 @@ struct WrittenProvider {
     timeout: Option<Tree>,
 }
 
+/// A section that may be off: `false`, or left out.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent, bound = "T: Serialize + DeserializeOwned")]
+struct Optional<T>(#[serde(with = "crate::off")] Option<T>);
+
 // === impl StackConfig ===
 
 impl StackConfig {
@@ -109,6 +120,7 @@ impl StackConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         within("degradation", self.degradation.validate())?;
         within("bulkhead", self.bulkhead.validate())?;
+        within("reset", self.reset.as_ref().map_or(Ok(()), ResetConfig::validate))?;
         within("failover", self.failover.validate())?;
         within("retry", self.retry.validate())?;
         within("circuit_breaker", self.circuit_breaker.validate())?;
@@ -140,6 +152,7 @@ impl<'de> Deserialize<'de> for StackConfig {
         let mut config = Self {
             degradation: fill(&default.degradation, written.degradation, "degradation")?,
             bulkhead: fill(&default.bulkhead, written.bulkhead, "bulkhead")?,
+            reset: fill(&Optional(default.reset), written.reset, "reset")?.0,
             failover: fill(&default.failover, written.failover, "failover")?,
             retry: fill(&default.retry, written.retry, "retry")?,
             circuit_breaker: fill(&default.circuit_breaker, written.circuit_breaker, "circuit_breaker")?,
@@ -165,6 +178,7 @@ impl Default for StackConfig {
         Self {
             degradation: DegradationConfig::default(),
             bulkhead: BulkheadConfig::users(),
+            reset: None,
             failover: FailoverConfig::default(),
             retry: RetryConfig::default(),
             circuit_breaker: CircuitBreakerConfig::default(),

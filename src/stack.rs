@@ -5,12 +5,13 @@
 //! ```text
 //! Degradation                          always an answer
 //!   Bulkhead                           the caller's own entry and exit
-//!     Failover                         a list of providers, and for each:
-//!       Retry                            every attempt passes all below
-//!         CircuitBreaker                   asked by every attempt, told of every attempt
-//!           TokenAwareRateLimit              every attempt pays: a failed one used quota, too
-//!             DualClockTimeout                 next to the wire
-//!               Provider
+//!     Reset                            off by default: a stream that dies starts over
+//!       Failover                         a list of providers, and for each:
+//!         Retry                            every attempt passes all below
+//!           CircuitBreaker                   asked by every attempt, told of every attempt
+//!             TokenAwareRateLimit              every attempt pays: a failed one used quota, too
+//!               DualClockTimeout                 next to the wire
+//!                 Provider
 //! ```
 //!
 //! [`Layers`] builds it in one line; [`ServiceBuilderExt`] adds single layers to a `tower::ServiceBuilder`:
@@ -31,9 +32,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`ResetLayer`](crate::layers::ResetLayer) and [`ShortenLayer`](crate::layers::ShortenLayer) are opt-in and stand in no
-//! [`Layers`]: they change what a reply or a request is. A stack with them is built by hand, reset between bulkhead and
-//! failover, shortening around a provider's retry.
+//! [`ResetLayer`](crate::layers::ResetLayer) is opt-in, since it changes what a reply is: callers must throw away what
+//! they have shown. A section `[reset]` in the configuration switches it on, with its defaults where it is empty.
+//!
+//! [`ShortenLayer`](crate::layers::ShortenLayer) stands in no [`Layers`], and no file can switch it on: what may be left
+//! out of a conversation only its owner knows, and says in code. A stack with it is built by hand, shortening around a
+//! provider's retry.
 //!
 //! # Right and wrong orders
 //!
@@ -47,6 +51,10 @@
 //!
 //! *Why is the bulkhead outside failover?* It is the caller's: one place for the whole call, whoever serves it. Inside,
 //! a call would wait in every provider's line and its budget be counted once for each.
+//!
+//! *Why does a stream start over inside the bulkhead, and outside failover?* It is the same call of the same caller, in
+//! the same place. And the fresh start has all candidates again, the one that died perhaps resting by then. Outside the
+//! ladder a partial result would end the call before it could start over.
 //!
 //! *Why are the clocks inside everything?* A wait in a limiter's line is no slowness of the provider. Outside the
 //! limiter the first clock would run while the call waits for its turn, and a busy limiter would open the breaker.

@@ -9,6 +9,7 @@ use watertight::config::StackConfig;
 use watertight::event::Facts;
 use watertight::failure::{Code, Failure};
 use watertight::layers::bulkhead::BulkheadConfig;
+use watertight::layers::reset::ResetConfig;
 use watertight::stack::Layers;
 
 const TOML: &str = r#"
@@ -32,6 +33,9 @@ ramp = false
 [timeout]
 first_output = "5s"
 idle = false
+
+[reset]
+delay = "2s"
 
 [failover]
 dwell = false
@@ -61,6 +65,8 @@ circuit_breaker:
 timeout:
   first_output: 5s
   idle: false
+reset:
+  delay: 2s
 failover:
   dwell: false
 rate_limit:
@@ -91,6 +97,8 @@ fn three_formats_read_alike() {
     assert!(toml.circuit_breaker.ramp.is_none() && toml.timeout.idle.is_none());
     assert!(toml.failover.dwell.is_none() && toml.bulkhead.max_concurrent.is_none());
     assert_eq!(toml.timeout.first_output, Some(Duration::from_secs(5)));
+    let reset = toml.reset.unwrap();
+    assert_eq!((reset.delay, reset.resets), (Duration::from_secs(2), ResetConfig::default().resets));
     assert_eq!(StackConfig::default().bulkhead, BulkheadConfig::users());
 }
 
@@ -121,6 +129,20 @@ fn what_is_left_out_is_filled_in() {
     let south = config.provider("south");
     assert_eq!(south.retry.unwrap(), config.retry);
     assert_eq!((south.timeout.unwrap().idle, config.timeout.idle), (None, Some(Duration::from_secs(30))));
+}
+
+/// Scenario: the section of what is off by default: left out, `false`, empty, written out, and `true`.
+/// Expected: the first two MUST be off; empty it MUST be on with the defaults; `true` MUST be refused, since it says
+/// nothing.
+#[test]
+fn what_is_off_by_default_is_on_by_its_section() {
+    let reset = |value: Value| of_json(value).map(|config| config.reset);
+    assert_eq!(reset(json!({})).unwrap(), None);
+    assert_eq!(reset(json!({"reset": false})).unwrap(), None);
+    assert_eq!(reset(json!({"reset": {}})).unwrap(), Some(ResetConfig::default()));
+    let twice = ResetConfig { resets: 2, ..ResetConfig::default() };
+    assert_eq!(reset(json!({"reset": {"resets": 2}})).unwrap(), Some(twice));
+    assert!(reset(json!({"reset": true})).unwrap_err().to_string().contains("`true` says nothing"));
 }
 
 /// Scenario: a ladder whose file names other models and tools that it can do without, and no service to ask.
@@ -175,6 +197,8 @@ fn what_is_unknown_is_refused_by_name() {
         (json!({"bulkhead": {"budget": {"token": 1}}}), "token"),
         (json!({"degradation": {"graceful": {"contact": "x"}}}), "contact"),
         (json!({"providers": {"east": {"bulkhead": {}}}}), "bulkhead"),
+        (json!({"reset": {"reset": 1}}), "reset"),
+        (json!({"providers": {"east": {"reset": {}}}}), "reset"),
         (json!({"timeout": {"idle": true}}), "true"),
         (json!({"timeout": {"idle": "soon"}}), "soon"),
     ] {
@@ -199,6 +223,7 @@ fn what_cannot_work_is_refused_by_its_path() {
         (json!({"rate_limit": {"max_concurrency": 0}}), "rate_limit.max_concurrency"),
         (json!({"rate_limit": {"acquire_timeout": "0s"}}), "rate_limit.acquire_timeout"),
         (json!({"timeout": {"idle": "0s"}}), "timeout.idle"),
+        (json!({"reset": {"delay": "0s"}}), "reset.delay"),
         (json!({"failover": {"move_off_after": 0}}), "failover.move_off_after"),
         (json!({"degradation": {"max_depth": 0}}), "degradation.max_depth"),
         (json!({"degradation": {"fallback_models": ["a", "a"]}}), "degradation.fallback_models"),

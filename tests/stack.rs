@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{Request as HttpRequest, Response};
 use http_body_util::Full;
-use support::{Act, Log, Script, Stage, ask, facts, read, request};
+use support::{Act, Log, Script, Stage, ask, facts, fail, read, request};
 use tokio::time::{Instant, advance};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use watertight::chat::{Cost, Event, Request};
@@ -24,6 +24,7 @@ use watertight::layers::bulkhead::{BudgetConfig, BulkheadConfig};
 use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::degradation::DegradationConfig;
 use watertight::layers::rate_limit::{Mode, RateLimitConfig};
+use watertight::layers::reset::ResetConfig;
 use watertight::layers::retry::{Jitter, RetryConfig};
 use watertight::layers::timeout::{Clocks, Crawl};
 use watertight::layers::{
@@ -232,6 +233,51 @@ async fn a_healed_provider_is_used_again() {
     assert!(healed.is_some(), "it never came back");
     assert!(told.lock().unwrap().iter().any(|name| name == "sprung_back"));
     assert_eq!(log.open(), 0);
+}
+
+/// Scenario: a stream dies after its first output, with a section for resets and without; the provider behind is well.
+/// Expected: without, what came MUST be a partial answer; with it the caller MUST be told that all so far is void, and get a whole
+/// answer, all within one slot and one end; where the second dies, too, what came of that MUST be the partial answer.
+#[tokio::test(start_paused = true)]
+async fn a_stream_starts_over_where_the_configuration_says_so() {
+    let dies = || Script::body([Act::Text("half"), Act::Fail(fail(Code::Transport))]);
+    let only_one = ResetConfig::default();
+    for (reset, scripts, words, told_names) in [
+        (None, vec![dies(), Script::says("whole")], vec!["ahalf", "partial"], vec!["ended"]),
+        (
+            Some(only_one.clone()),
+            vec![dies(), Script::says("whole")],
+            vec!["ahalf", "reset", "awhole", "none"],
+            vec!["reset", "ended"],
+        ),
+        (
+            Some(only_one),
+            vec![dies(), dies()],
+            vec!["ahalf", "reset", "ahalf", "partial"],
+            vec!["reset", "ended"],
+        ),
+    ] {
+        let log = Log::default();
+        let (facts, told) = facts();
+        let bulkhead = BulkheadConfig { max_concurrent: Some(1), ..BulkheadConfig::users() };
+        let config = StackConfig { reset, bulkhead, ..StackConfig::default() };
+        let mut stack = stack(config, &facts, vec![("a", Stage::new("a", &log, scripts))]);
+        let reply = stack.ready().await.unwrap().call(request()).await.unwrap();
+        let word = |item| match item {
+            Ok(Event::Text { text, .. }) => text,
+            Ok(Event::Reset(_)) => "reset".to_owned(),
+            Ok(Event::Completed(last)) => last.degradation().level.as_str().to_owned(),
+            Ok(other) => format!("{other:?}"),
+            Err(failure) => Failure::code(&failure).to_string(),
+        };
+        let seen: Vec<_> = reply.map(word).collect().await;
+        assert_eq!(seen, words);
+        let told = told.lock().unwrap();
+        let of_the_call = told.iter().filter(|name| ["reset", "ended"].contains(&name.as_str()));
+        assert_eq!(of_the_call.collect::<Vec<_>>(), told_names);
+        assert_eq!(log.open(), 0);
+        assert!(stack.snapshot().bulkhead.states.iter().all(|state| state.in_flight == 0));
+    }
 }
 
 /// Scenario: a caller holds its one slot by a stream it reads slowly; another caller comes, and the first again.

@@ -9,9 +9,10 @@ use crate::event::Facts;
 use crate::failure::ConfigError;
 use crate::layers::degradation::Place;
 use crate::layers::failover::Candidate;
+use crate::layers::reset::ResetConfig;
 use crate::layers::{
-    BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer,
-    TokenAwareRateLimitLayer,
+    BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer,
+    RetryLayer, TokenAwareRateLimitLayer,
 };
 
 use super::whole::{Attempts, ProviderLayers, Stack};
@@ -92,7 +93,10 @@ impl Layers {
         let first = chains.next().ok_or_else(|| ConfigError::new("providers", "must be at least one"))?;
         let failover = FailoverLayer::new(chains).named(names)?.config(self.config.failover)?;
         let failover = failover.facts(&self.facts);
-        let service = failover.layer(first);
+        // It stands there in any case, so that stacks with it and without it are of one type.
+        let never = ResetConfig { resets: 0, ..ResetConfig::default() };
+        let reset = ResetLayer::new(self.config.reset.unwrap_or(never))?.facts(&self.facts);
+        let service = reset.layer(failover.layer(first));
         let Self { degradation, bulkhead, .. } = self;
         let service = degradation.layer(bulkhead.layer(service));
         Ok(Stack { service, degradation, bulkhead, failover, providers: kept.into() })

@@ -14,6 +14,7 @@ use crate::layers::circuit_breaker::{CircuitBreaker, CircuitBreakerSnapshot};
 use crate::layers::degradation::{self, Degrading};
 use crate::layers::failover::{Failover, FailoverSnapshot};
 use crate::layers::rate_limit::{RateLimit, RateLimitSnapshot};
+use crate::layers::reset::Resetting;
 use crate::layers::retry::{Retry, RetrySnapshot};
 use crate::layers::timeout::DualClockTimeout;
 use crate::layers::{
@@ -24,7 +25,7 @@ use crate::layers::{
 pub type Attempts<P> = Retry<Gate<Gate<DualClockTimeout<P>, RateLimit>, CircuitBreaker>>;
 
 /// A whole stack, from the outside in.
-pub type Whole<P> = Degrading<Gate<Failover<Attempts<P>>, Bulkhead>>;
+pub type Whole<P> = Degrading<Gate<Resetting<Failover<Attempts<P>>>, Bulkhead>>;
 
 /// A stack over its providers: a service, and the layers in it to look at. Clones share everything.
 pub struct Stack<P> {

@@ -10,7 +10,7 @@ use crate::failure::ConfigError;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResetConfig {
-    /// How often one reply may start over; 0 means never.
+    /// How often one reply may start over; 0 means never, and then nothing is kept for it.
     pub resets: u32,
     /// The wait before it does.
     #[serde(with = "humantime_serde")]

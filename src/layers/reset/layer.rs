@@ -42,7 +42,7 @@ pin_project! {
     pub struct ResponseFuture<S: Service<R>, R> {
         #[pin]
         call: S::Future,
-        // What a restart needs, taken when the response is there.
+        // What a restart needs, taken when the response is there; nothing where there is to be none.
         again: Option<(Arc<Plan>, S, R)>,
     }
 }
@@ -82,7 +82,7 @@ where
     S: Service<R, Response = Reply<E, W>, Error = Failure> + Clone,
     E: Stream<Item = Result<Event, Failure>> + Unpin,
     W: Watchers + Unpin,
-    R: Ask + Clone + Unpin,
+    R: Ask + Clone,
 {
     type Response = Reply<Restarting<S, R, E, W>>;
     type Error = Failure;
@@ -92,9 +92,11 @@ where
         self.inner.poll_ready(cx)
     }
 
+    #[inline]
     fn call(&mut self, request: R) -> Self::Future {
-        let again = (Arc::clone(&self.plan), self.inner.clone(), request.clone());
-        ResponseFuture { call: self.inner.call(request), again: Some(again) }
+        let restarts = self.plan.config.resets > 0;
+        let again = restarts.then(|| (Arc::clone(&self.plan), self.inner.clone(), request.clone()));
+        ResponseFuture { call: self.inner.call(request), again }
     }
 }
 
@@ -105,17 +107,18 @@ where
     S: Service<R, Response = Reply<E, W>, Error = Failure> + Clone,
     E: Stream<Item = Result<Event, Failure>> + Unpin,
     W: Watchers + Unpin,
-    R: Ask + Clone + Unpin,
+    R: Ask + Clone,
 {
     type Output = Result<Reply<Restarting<S, R, E, W>>, Failure>;
 
     /// # Panics
     /// When polled after it was ready, as any future may.
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let reply = ready!(this.call.poll(cx))?;
-        let (plan, service, request) = this.again.take().expect("polled after it was ready");
-        let again = Again::new(plan, service, request);
+        let again = this.again.take();
+        let again = again.map(|(plan, service, request)| Box::new(Again::new(plan, service, request)));
         let output = reply.has_begun();
         Poll::Ready(Ok(reply.wrap(|events| Restarting::new(output, events, again))))
     }

@@ -29,12 +29,17 @@
 //! The response is wrapped; what the inner stream held is kept. The dead stream is dropped, and so settled, before
 //! the reset is told.
 //!
+//! # Cost
+//! One allocation a call, and a copy of the request and the service, for the case that the stream dies; with
+//! `resets = 0` none of it.
+//!
 //! # Cancellation
 //! Dropping the reply drops the stream, the wait, or the call that is under way.
 //!
 //! # Order
 //! Right: outside failover, since a fresh start should have all candidates, retries, breakers and limits again.
-//! Wrong: inside it; then a fresh start could not leave the provider that just died.
+//! Wrong: inside it; then a fresh start could not leave the provider that just died. A [`Stack`](crate::stack::Stack)
+//! has it there where its configuration has a section `reset`.
 //!
 //! # Example
 //! ```

@@ -22,7 +22,8 @@ pub struct Restarting<S: Service<R>, R, E, W> {
     first: Option<Watching<E, W>>,
     /// Whether there was output in this segment.
     output: bool,
-    again: Box<Again<S, R>>,
+    /// What a restart needs; where there is to be none, the first segment is all.
+    again: Option<Box<Again<S, R>>>,
 }
 
 pub(super) struct Again<S: Service<R>, R> {
@@ -47,37 +48,57 @@ enum Step<F, T> {
 
 impl<S: Service<R>, R, E, W> Restarting<S, R, E, W> {
     /// `output` says whether some was read ahead, which does not pass here again.
-    pub(super) fn new(output: bool, first: Watching<E, W>, again: Again<S, R>) -> Self {
-        Self { first: Some(first), output, again: Box::new(again) }
+    #[inline]
+    pub(super) const fn new(output: bool, first: Watching<E, W>, again: Option<Box<Again<S, R>>>) -> Self {
+        Self { first: Some(first), output, again }
     }
 }
 
 impl<S, R, E, W> Stream for Restarting<S, R, E, W>
 where
-    S: Service<R, Response = Reply<E, W>, Error = Failure> + Unpin,
+    S: Service<R, Response = Reply<E, W>, Error = Failure>,
     E: Stream<Item = Result<Event, Failure>> + Unpin,
     W: Watchers + Unpin,
-    R: Ask + Clone + Unpin,
+    R: Ask + Clone,
 {
     type Item = Result<Event, Failure>;
 
+    #[inline(always)]
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        let item = match &mut this.first {
+        match (&mut this.first, &this.again) {
+            (Some(first), None) => Pin::new(first).poll_next(cx),
+            _ => this.poll_restarting(cx),
+        }
+    }
+}
+
+impl<S, R, E, W> Restarting<S, R, E, W>
+where
+    S: Service<R, Response = Reply<E, W>, Error = Failure>,
+    E: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+    R: Ask + Clone,
+{
+    /// The next event where the stream may start over. Apart from the way of those that may not.
+    #[inline(never)]
+    fn poll_restarting(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Failure>>> {
+        let Some(again) = &mut self.again else { return Poll::Ready(None) };
+        let item = match &mut self.first {
             Some(first) => ready!(Pin::new(first).poll_next(cx)),
-            None => ready!(this.again.poll_next(cx)),
+            None => ready!(again.poll_next(cx)),
         };
         Poll::Ready(match item {
             Some(Ok(event)) => {
-                this.output |= matches!(event.sign(), Sign::Output(_));
+                self.output |= matches!(event.sign(), Sign::Output(_));
                 Some(Ok(event))
             }
             Some(Err(failure)) => {
                 // The dead segment is gone, and settled, before the reset is told.
-                this.first = None;
-                this.again.step = Step::Idle;
-                let output = std::mem::take(&mut this.output);
-                Some(if output { this.again.plan(failure) } else { Err(failure) })
+                self.first = None;
+                again.step = Step::Idle;
+                let output = std::mem::take(&mut self.output);
+                Some(if output { again.plan(failure) } else { Err(failure) })
             }
             None => None,
         })
