@@ -15,6 +15,7 @@ use divan::counter::ItemsCount;
 use futures_util::Stream;
 use tower::{Layer, Service};
 use watertight::chat::{End, Event, Head, Observer, Reply, Request, Watch, Watching};
+use watertight::config::StackConfig;
 use watertight::event::Facts;
 use watertight::failure::Failure;
 use watertight::layers::rate_limit::{Mode, RateLimitConfig};
@@ -22,6 +23,7 @@ use watertight::layers::timeout::Timed;
 use watertight::layers::{
     DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer, TokenAwareRateLimitLayer,
 };
+use watertight::stack::Layers;
 
 #[global_allocator]
 static ALLOCATIONS: divan::AllocProfiler = divan::AllocProfiler::system();
@@ -214,6 +216,16 @@ fn call_reset(bencher: Bencher<'_, '_>) {
 fn call_stack_committed(bencher: Bencher<'_, '_>) {
     let candidate = || RetryLayer::default().layer(DualClockTimeoutLayer::default().layer(Always));
     calls(bencher, FailoverLayer::new([candidate(), candidate()]).layer(candidate()));
+}
+
+/// All layers of a stack as a file without a word has them, but for the budget, which so many calls would spend.
+#[divan::bench(sample_size = CALLS)]
+fn call_whole_stack(bencher: Bencher<'_, '_>) {
+    let mut config = StackConfig::default();
+    config.bulkhead.budget = None;
+    let facts = Facts::from_fn(|fact| _ = black_box(fact));
+    let layers = Layers::new(config, &facts).expect("it can work");
+    calls(bencher, layers.over([("east", Always), ("west", Always)]).expect("it can work"));
 }
 
 #[divan::bench]
