@@ -16,10 +16,10 @@ use watertight::failure::{ConfigError, Failure};
 use watertight::key::Caller;
 use watertight::layers::DegradationLayer;
 use watertight::layers::degradation::{
-    Callable, DeferConfig, DegradationConfig, GracefulConfig, JobStatus, MemoryQueue,
+    CallableWhen, DeferConfig, DegradationConfig, GracefulConfig, JobStatus, MemoryQueue,
 };
 use watertight::provider::{Profile, Provider};
-use watertight::testing::{Dialect, End, Journal, Player, Reply, Script, Trouble};
+use watertight::testing::{BodyEnd, Journal, Player, Script, ScriptedReply, Trouble, Wording};
 
 /// What the breakers of the small model and of the tide table would say: `breaker.is_callable()`.
 static SMALL_IS_WELL: AtomicBool = AtomicBool::new(true);
@@ -81,9 +81,9 @@ fn layer(queue: &MemoryQueue) -> Result<DegradationLayer, ConfigError> {
     let layer = DegradationLayer::new(config)?
         .facts(&timeline())
         .fallback_model(provider("small", small)?)?
-        .model_callable("small", Callable::new(|| SMALL_IS_WELL.load(Relaxed)))?
+        .model_callable("small", CallableWhen::new(|| SMALL_IS_WELL.load(Relaxed)))?
         .skip_tool(provider("without", without)?)?
-        .tool_callable("tides", Callable::new(|| TIDES_ARE_WELL.load(Relaxed)))
+        .tool_callable("tides", CallableWhen::new(|| TIDES_ARE_WELL.load(Relaxed)))
         .deferred(queue.clone());
     #[cfg(feature = "cache")]
     let layer = {
@@ -101,13 +101,13 @@ fn provider(name: &str, script: Script) -> Result<Provider<Player>, ConfigError>
 
 /// The day of the large model.
 fn large() -> Script {
-    let broken = says("Low water is at six, and the").streamed(Dialect::Chat).cut(6).end(End::Reset);
+    let broken = says("Low water is at six, and the").streamed(Wording::Chat).cut(6).end(BodyEnd::Reset);
     let well = Script::new([says("High water is at noon.")]);
     (0..4).fold(well, |script, _| script.then(Trouble::Overloaded)).then(broken).then(Trouble::Overloaded)
 }
 
-fn says(text: &str) -> Reply {
-    Reply::words(text).pace(20).usage(12, 9)
+fn says(text: &str) -> ScriptedReply {
+    ScriptedReply::words(text).pace(20).usage(12, 9)
 }
 
 /// Asks, and prints the answer and what it lacks; gives the ticket of a promise.

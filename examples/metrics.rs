@@ -21,7 +21,7 @@ use watertight::layers::failover::Candidate;
 use watertight::layers::retry::RetryConfig;
 use watertight::provider::{ClientConfig, HttpClient, Profile, Provider};
 use watertight::stack::Layers;
-use watertight::testing::{Reply, Script, Server, Trouble};
+use watertight::testing::{Script, ScriptedReply, Server, Trouble};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
@@ -34,12 +34,12 @@ async fn main() -> Result<(), BoxError> {
     tokio::spawn(async move { axum::serve(listener, app).await });
 
     let facts = Facts::to(Metrics::default());
-    let script = Script::new([Reply::new("Aye.").usage(60, 40)])
+    let script = Script::new([ScriptedReply::new("Aye.").usage(60, 40)])
         .then(Trouble::RateLimited { retry_after: Some(1) })
-        .then(Reply::new("Aye, aye.").usage(70, 30))
+        .then(ScriptedReply::new("Aye, aye.").usage(70, 30))
         .then(Trouble::ServerError)
         .then(Trouble::ServerError)
-        .then(Reply::new("All is well.").usage(80, 20));
+        .then(ScriptedReply::new("All is well.").usage(80, 20));
     let server = Server::start(script).await?;
     let profile =
         Profile::new("north", Protocol::OpenaiChat, format!("{}/v1", server.url())).with_key("demo");

@@ -27,7 +27,7 @@ use watertight::layers::{
 };
 use watertight::provider::{Profile, Provider, catalogue};
 use watertight::stack::ServiceBuilderExt;
-use watertight::testing::{Dialect, End, Reply, Script, Server, Step, Trouble};
+use watertight::testing::{BodyEnd, Script, ScriptedReply, Server, Step, Trouble, Wording};
 
 static IN_TEXT: AtomicBool = AtomicBool::new(false);
 
@@ -122,11 +122,11 @@ fn timeline() -> Facts {
 
 /// Three scripted providers. The first has a bad day.
 async fn servers() -> std::io::Result<(Server, Server, Server)> {
-    let says = |text: &str| Reply::words(text).pace(40).usage(12, 9);
+    let says = |text: &str| ScriptedReply::words(text).pace(40).usage(12, 9);
     let north = Script::new([says("Air, held where no water can come.")])
         .then(Trouble::RateLimited { retry_after: Some(1) })
         .then(says("Even in a storm, if the doors are shut."))
-        .then(says("The one nearest the").streamed(Dialect::Chat).cut(5).end(End::Hang))
+        .then(says("The one nearest the").streamed(Wording::Chat).cut(5).end(BodyEnd::Hang))
         .then(Step::reset())
         .then(says("We are home."));
     let south = ["The one nearest the breach, then the next.", "South is.", "Aye, all hands on deck."];

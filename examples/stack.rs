@@ -13,7 +13,7 @@ use watertight::key::Caller;
 use watertight::layers::failover::Candidate;
 use watertight::provider::{Profile, Provider};
 use watertight::stack::Layers;
-use watertight::testing::{Reply, Script, Server, Step};
+use watertight::testing::{Script, ScriptedReply, Server, Step};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
@@ -31,7 +31,7 @@ async fn main() -> Result<(), BoxError> {
         other => println!("    {other}"),
     });
     let north = Server::start(Script::new([Step::json(503, &serde_json::json!({}))]).for_ever()).await?;
-    let south = Server::start(Script::new([Reply::new("Aye.").usage(60, 40)]).for_ever()).await?;
+    let south = Server::start(Script::new([ScriptedReply::new("Aye.").usage(60, 40)]).for_ever()).await?;
     let mut providers = Vec::new();
     for (name, server) in [("north", &north), ("south", &south)] {
         let profile =

@@ -90,8 +90,8 @@ mod build;
 mod builder;
 mod whole;
 
-pub use answer::{Answer, status_of};
-pub use axum::{Answering, AnsweringFuture, Fallible, FallibleFuture, ForAxum, for_axum};
+pub use answer::{UnfailingBody, status_of};
+pub use axum::{Fallible, FallibleFuture, ForAxum, Unfailing, UnfailingFuture, for_axum};
 pub use build::Layers;
 pub use builder::ServiceBuilderExt;
 pub use whole::{Attempts, ProviderLayers, ProviderSnapshot, Stack, StackSnapshot, Whole};

@@ -22,7 +22,7 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use watertight::chat::{Ask, Request};
 use watertight::event::{Fact, Facts, RetryRefusal};
 use watertight::failure::{Clock, Code, Failure};
-use watertight::layers::retry::{BudgetConfig, Jitter, RetryConfig, RetryLayer, ShortenLayer};
+use watertight::layers::retry::{Jitter, RetryBudgetConfig, RetryConfig, RetryLayer, ShortenLayer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -39,8 +39,8 @@ fn fails_with(failure: Failure) -> Script {
 }
 
 /// A budget for this many retries and no more.
-fn only(reserve: u32) -> Option<BudgetConfig> {
-    Some(BudgetConfig { ratio: 1e-9, reserve, ..BudgetConfig::default() })
+fn only(reserve: u32) -> Option<RetryBudgetConfig> {
+    Some(RetryBudgetConfig { ratio: 1e-9, reserve, ..RetryBudgetConfig::default() })
 }
 
 /// What is told of retries, each in a word.
@@ -364,7 +364,7 @@ async fn an_hour_of_calls_does_not_pay_for_a_storm() {
     let log = Log::default();
     let mut scripts = vec![Script::says("!"); 3600];
     scripts.push(Script::fails(Code::Server));
-    let budget = Some(BudgetConfig { ratio: 0.2, reserve: 10, window: 10 * SECOND });
+    let budget = Some(RetryBudgetConfig { ratio: 0.2, reserve: 10, window: 10 * SECOND });
     let config = RetryConfig { budget, retries: 100, base: Duration::from_nanos(1), ..config() };
     let mut service = layer(config).layer(Stage::new("a", &log, scripts));
     for _ in 0..3600 {

@@ -21,11 +21,11 @@ use watertight::chat::{Ask, Call, Completion, Event, Head, Message, Protocol, Re
 use watertight::failure::{Code, Failure};
 use watertight::layers::failover::FailoverConfig;
 use watertight::layers::reset::ResetConfig;
-use watertight::layers::retry::{Backoff, Budget, BudgetConfig, Jitter, RetryConfig, ShortenLayer};
+use watertight::layers::retry::{Backoff, Jitter, RetryBudget, RetryBudgetConfig, RetryConfig, ShortenLayer};
 use watertight::layers::timeout::{Clocks, Crawl};
 use watertight::layers::{DualClockTimeoutLayer, FailoverLayer, ResetLayer, RetryLayer};
 use watertight::provider::{Profile, Provider};
-use watertight::testing::{Chunk, Dialect, End, Journal, Player, Reply as Answered, Script, Step};
+use watertight::testing::{BodyEnd, Chunk, Journal, Player, Script, ScriptedReply, Step, Wording};
 
 type Events = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send + Sync>>;
 type Told = Result<Reply<Events>, Failure>;
@@ -144,8 +144,8 @@ fn a_jitter_saturates() {
 /// Expected: the account MUST stay small: asking it costs the same at the end as at the beginning.
 #[tokio::test(start_paused = true)]
 async fn a_spent_budget_stays_cheap() {
-    let config = BudgetConfig { reserve: 0, ratio: 1e-9, ..BudgetConfig::default() };
-    let mut budget = Budget::new(config, Instant::now());
+    let config = RetryBudgetConfig { reserve: 0, ratio: 1e-9, ..RetryBudgetConfig::default() };
+    let mut budget = RetryBudget::new(config, Instant::now());
     let (begun, step) = (Instant::now(), Duration::from_micros(50));
     for nth in 0..200_000 {
         let _ = budget.draw(1, begun + step * nth);
@@ -159,7 +159,7 @@ async fn a_spent_budget_stays_cheap() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_dropped_before_it_is_ready_costs_nothing() {
     let inner = ConcurrencyLimit::new(Strict::new(|_, _| refusal(failed(Code::Server))), 1);
-    let budget = BudgetConfig { reserve: 1, ratio: 1e-9, window: Duration::from_secs(1_000) };
+    let budget = RetryBudgetConfig { reserve: 1, ratio: 1e-9, window: Duration::from_secs(1_000) };
     let config = RetryConfig { budget: Some(budget), jitter: Jitter::None, ..RetryConfig::default() };
     let mut service = RetryLayer::new(config).expect("a layer").layer(inner.clone());
     for _ in 0..3 {
@@ -605,7 +605,7 @@ async fn a_drop_at_any_poll_leaves_nothing_open() {
     let mut polls = 0;
     loop {
         let journal = Journal::new();
-        let stream = |words: &str| Answered::words(words).streamed(Dialect::Chat).pace(150);
+        let stream = |words: &str| ScriptedReply::words(words).streamed(Wording::Chat).pace(150);
         let candidate = |name: &str, lines: Vec<Step>| {
             let player = Player::new(Script::new(lines).named(name).for_ever(), &journal);
             let provider = Provider::over(player, profile().named(name)).expect("a provider");
@@ -617,7 +617,7 @@ async fn a_drop_at_any_poll_leaves_nothing_open() {
             retried.layer(ConcurrencyLimit::new(clocked, 2))
         };
         let busy = Step::status(503).after(120).chunk(200, "busy");
-        let breaks = stream("one two three").cut(3).end(End::Reset);
+        let breaks = stream("one two three").cut(3).end(BodyEnd::Reset);
         let a = candidate("a", vec![breaks.clone(), Step::hang().after(50), busy.clone()]);
         let b = candidate("b", vec![busy.clone(), breaks, stream("four five")]);
         let c = candidate("c", vec![stream("six seven")]);
@@ -652,16 +652,16 @@ async fn a_drop_at_any_poll_leaves_nothing_open() {
 /// Expected: MUST end with a completion only when the answer was whole, else with a failure, and nothing stays open.
 #[tokio::test(start_paused = true)]
 async fn a_stream_torn_at_any_byte_ends() {
-    for spoken in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+    for spoken in [Wording::Chat, Wording::Messages, Wording::Responses] {
         let protocol = match spoken {
-            Dialect::Messages => Protocol::AnthropicMessages,
-            Dialect::Responses => Protocol::OpenaiResponses,
+            Wording::Messages => Protocol::AnthropicMessages,
+            Wording::Responses => Protocol::OpenaiResponses,
             _ => Protocol::OpenaiChat,
         };
-        let whole = Answered::words("na\u{ef}ve two").usage(3, 2).streamed(spoken);
+        let whole = ScriptedReply::words("na\u{ef}ve two").usage(3, 2).streamed(spoken);
         let bytes: Vec<u8> = whole.chunks.iter().flat_map(|chunk| chunk.data.to_vec()).collect();
         for cut in 0..=bytes.len() {
-            for end in [End::Close, End::Reset, End::Hang] {
+            for end in [BodyEnd::Close, BodyEnd::Reset, BodyEnd::Hang] {
                 let journal = Journal::new();
                 let mut step = whole.clone().end(end);
                 step.chunks = vec![Chunk::new(0, bytes[..cut].to_vec())];
@@ -692,7 +692,7 @@ async fn a_stream_torn_at_any_byte_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_consumer_that_was_away_finds_all_of_it() {
     let journal = Journal::new();
-    let step = Answered::words("one two three four").streamed(Dialect::Chat).pace(1_000);
+    let step = ScriptedReply::words("one two three four").streamed(Wording::Chat).pace(1_000);
     let provider = Provider::over(Player::new(Script::new([step]), &journal), profile()).expect("a provider");
     let service = DualClockTimeoutLayer::default().layer(provider);
     let mut reply = service.oneshot(ask()).await.expect("a head");
@@ -800,7 +800,7 @@ async fn a_flood_of_preamble_is_not_hoarded() {
 async fn a_frame_of_many_mebibytes_is_refused() {
     for piece in [17 << 20, 64 << 10] {
         let journal = Journal::new();
-        let mut step = Step::sse(["[DONE]"]).end(End::Hang);
+        let mut step = Step::sse(["[DONE]"]).end(BodyEnd::Hang);
         let data = Bytes::from([&b"data: "[..], &vec![b'x'; 17 << 20]].concat());
         step.chunks = data.chunks(piece).map(|part| Chunk::new(0, data.slice_ref(part))).collect();
         let provider = Provider::over(Player::new(Script::new([step]), &journal), profile());

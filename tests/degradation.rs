@@ -22,7 +22,7 @@ use watertight::chat::{
 };
 use watertight::failure::{Clock, Code, Failure};
 use watertight::layers::degradation::{
-    Answer, Answering, Callable, Case, Consider, DegradationConfig, GracefulConfig, Needs, Place, Rung,
+    Answer, Answering, CallableWhen, Case, Consider, DegradationConfig, GracefulConfig, Needs, Place, Rung,
 };
 use watertight::layers::retry::{Jitter, RetryConfig};
 use watertight::layers::{DegradationLayer, FailoverLayer, RetryLayer};
@@ -176,7 +176,7 @@ async fn only_models_that_were_not_tried_are_asked() {
     let config = with_models(&["model", "tried", "shut", "broken", "well"]);
     let (facts, told) = facts();
     let layer = DegradationLayer::new(config).unwrap().facts(&facts);
-    let layer = layer.model_callable("shut", Callable::new(|| false)).unwrap();
+    let layer = layer.model_callable("shut", CallableWhen::new(|| false)).unwrap();
     let layer = layer.fallback_model(beside.clone()).unwrap();
     let tried = fail(Code::Server).with_model(&"tried".into());
     let all = fail(Code::AllFailed).with_attempts(vec![tried.as_attempt()]);
@@ -207,7 +207,7 @@ async fn a_model_behind_an_open_breaker_is_not_asked() {
     });
     // The parts may come in any order.
     let layer = layer.unwrap().fallback_model(beside.clone()).unwrap();
-    let callable = Callable::new(move || !state.load(Ordering::Relaxed));
+    let callable = CallableWhen::new(move || !state.load(Ordering::Relaxed));
     let layer = layer.model_callable("small", callable).unwrap();
     let mut service = layer.layer(fails(Code::Server));
     let shut = got(&mut service, request()).await;
@@ -301,7 +301,7 @@ async fn an_optional_tool_is_left_out() {
         let beside = Beside::new([Script::says("!")]);
         let layer = DegradationLayer::new(with_tools(&["search", "clock"])).unwrap();
         let layer = layer.skip_tool(beside.clone()).unwrap();
-        let layer = layer.tool_callable("search", Callable::new(move || !shut));
+        let layer = layer.tool_callable("search", CallableWhen::new(move || !shut));
         let code = failure.code();
         let got = got(&mut layer.layer(fails_of(failure)), request).await;
         assert_eq!(got.pieces, "b!", "{code}");

@@ -179,3 +179,59 @@ fn each_foreign_thing_has_one_door() {
         }
     }
 }
+
+/// Names that several public modules have, and may keep: each is said with its module before it, as in `retry::ResponseFuture`
+/// or `openai_chat::encode`.
+const SAID_WITH_THEIR_MODULE: [&str; 5] = ["Decoder", "ResponseFuture", "decode", "encode", "read"];
+
+/// Names that two public modules have for two things: this list may only shrink.
+const SAID_TWICE: [&str; 2] = ["Answer", "Level"];
+
+/// The names that a public module exports and does not take from another: those of its private files, and its own.
+fn exported(text: &str) -> Vec<String> {
+    let flat = code(text).collect::<Vec<_>>().join(" ");
+    let children: Vec<_> = flat.split("pub mod ").skip(1).map(word).collect();
+    let mut names = Vec::new();
+    for used in flat.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next()) {
+        let path = used.strip_prefix("self::").unwrap_or(used);
+        let from = word(path);
+        if from == "crate" || children.contains(&from) {
+            continue;
+        }
+        let listed = path.split_once('{').map_or(path, |(_, list)| list.trim_end_matches('}'));
+        let last = |name: &str| name.rsplit([':', ' ']).next().unwrap_or_default().to_owned();
+        names.extend(listed.split(',').map(str::trim).filter(|name| !name.is_empty()).map(last));
+    }
+    names
+}
+
+fn word(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// Names that more than one of these sources exports, each with the sources.
+fn said_twice(house: &[(String, String)]) -> Vec<(String, Vec<String>)> {
+    let mut by_name = std::collections::BTreeMap::<String, Vec<String>>::new();
+    for (source, text) in house.iter().filter(|(source, _)| source != "lib.rs") {
+        for name in exported(text) {
+            by_name.entry(name).or_default().push(source.clone());
+        }
+    }
+    let clashes = by_name
+        .into_iter()
+        .filter(|(name, sources)| sources.len() > 1 && !SAID_WITH_THEIR_MODULE.contains(&name.as_str()));
+    clashes.collect()
+}
+
+/// Scenario: what every public module exports.
+/// Expected: no two MUST have one name for two things, so that whoever takes from both need rename nothing.
+#[test]
+fn no_two_modules_have_one_name_for_two_things() {
+    let public = |name: &str| !name.contains("/wording/");
+    let house: Vec<_> = house().into_iter().filter(|(name, _)| public(name)).collect();
+    let clashes = said_twice(&house);
+    let new = clashes.iter().find(|(name, _)| !SAID_TWICE.contains(&name.as_str()));
+    assert_eq!(new, None, "{clashes:?}");
+    let twin = ("testing/mod.rs".to_owned(), "mod x;\npub use self::x::{Other, Reply};".to_owned());
+    assert!(said_twice(&[house, vec![twin]].concat()).iter().any(|(name, _)| name == "Reply"), "a new clash");
+}

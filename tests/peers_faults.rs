@@ -18,7 +18,7 @@ use watertight::failure::{Code, Failure};
 use watertight::layers::bulkhead::{BulkheadConfig, DEFAULT_MAX_CONCURRENT, DEFAULT_MAX_WAIT};
 use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::rate_limit::{Mode, RateLimitConfig};
-use watertight::layers::retry::{BudgetConfig, Jitter, RetryConfig};
+use watertight::layers::retry::{Jitter, RetryBudgetConfig, RetryConfig};
 use watertight::layers::{
     BulkheadLayer, CircuitBreakerLayer, FailoverLayer, RetryLayer, TokenAwareRateLimitLayer,
 };
@@ -95,7 +95,7 @@ fn each_law_is_held_where_it_is_said_to_be() {
 
 /// A retry with a reserve of so many, and nothing else.
 fn reserve(retries: u32) -> RetryLayer {
-    let budget = BudgetConfig { ratio: f64::MIN_POSITIVE, reserve: retries, window: HOUR };
+    let budget = RetryBudgetConfig { ratio: f64::MIN_POSITIVE, reserve: retries, window: HOUR };
     let config = RetryConfig {
         retries: 1,
         base: Duration::from_millis(1),

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use watertight::chat::{Content, Event, Protocol, Source, Stop};
 use watertight::failure::{Code, Failure};
 use watertight::protocol::{self, Decoder, Dialect, Target, errors, sse};
-use watertight::testing::{Dialect as Spoken, Reply};
+use watertight::testing::{ScriptedReply, Wording};
 use watertight::time::Wall;
 
-const PROTOCOLS: [(Protocol, Spoken); 3] = [
-    (Protocol::OpenaiChat, Spoken::Chat),
-    (Protocol::OpenaiResponses, Spoken::Responses),
-    (Protocol::AnthropicMessages, Spoken::Messages),
+const PROTOCOLS: [(Protocol, Wording); 3] = [
+    (Protocol::OpenaiChat, Wording::Chat),
+    (Protocol::OpenaiResponses, Wording::Responses),
+    (Protocol::AnthropicMessages, Wording::Messages),
 ];
 
 /// A stream with everything in it: reasoning, text that is not ASCII, a tool call, usage, the terminal marker.
-fn full(spoken: Spoken) -> Vec<u8> {
-    let reply = Reply::of(["Naïve ", "漢字 ", "🦀, \"quoted\"\n"])
+fn full(spoken: Wording) -> Vec<u8> {
+    let reply = ScriptedReply::of(["Naïve ", "漢字 ", "🦀, \"quoted\"\n"])
         .reasoning("First I think.")
         .calling("call_1", "weather", json!({"city": "Ålesund", "days": 2}))
         .usage(11, 7);

@@ -17,12 +17,12 @@ use watertight::layers::rate_limit::{Mode, RateLimitConfig};
 use watertight::provider::{
     Capabilities, FitsLayer, Model, Price, PriceCeiling, Profile, Provider, catalogue,
 };
-use watertight::testing::{Dialect, End, Journal, Player, Reply, Script, Step, Trouble};
+use watertight::testing::{BodyEnd, Journal, Player, Script, ScriptedReply, Step, Trouble, Wording};
 
-const PROTOCOLS: [(Protocol, Dialect); 3] = [
-    (Protocol::OpenaiChat, Dialect::Chat),
-    (Protocol::OpenaiResponses, Dialect::Responses),
-    (Protocol::AnthropicMessages, Dialect::Messages),
+const PROTOCOLS: [(Protocol, Wording); 3] = [
+    (Protocol::OpenaiChat, Wording::Chat),
+    (Protocol::OpenaiResponses, Wording::Responses),
+    (Protocol::AnthropicMessages, Wording::Messages),
 ];
 
 fn profile(protocol: Protocol) -> Profile {
@@ -39,7 +39,7 @@ fn ask() -> Request {
 }
 
 async fn failure(profile: Profile, request: Request) -> Failure {
-    let (provider, journal) = provider(profile, Script::new([Reply::new("never")]));
+    let (provider, journal) = provider(profile, Script::new([ScriptedReply::new("never")]));
     let failure = provider.oneshot(request).await.unwrap_err();
     assert_eq!(journal.attempts(), 0, "nothing is sent");
     failure
@@ -50,7 +50,7 @@ async fn failure(profile: Profile, request: Request) -> Failure {
 #[tokio::test(start_paused = true)]
 async fn dropping_a_reply_closes_the_request() {
     for (protocol, _) in PROTOCOLS {
-        let script = Script::new([Reply::words("one two three four").pace(100)]).for_ever();
+        let script = Script::new([ScriptedReply::words("one two three four").pace(100)]).for_ever();
         let (provider, journal) = provider(profile(protocol), script);
         let mut reply = provider.clone().oneshot(ask()).await.unwrap();
         while !matches!(reply.next().await, Some(Ok(Event::Text { .. }))) {}
@@ -68,7 +68,7 @@ async fn dropping_a_reply_closes_the_request() {
 #[tokio::test(start_paused = true)]
 async fn frames_are_the_bytes_that_came() {
     for (protocol, dialect) in PROTOCOLS {
-        let answer = Reply::words("one two three").usage(3, 4);
+        let answer = ScriptedReply::words("one two three").usage(3, 4);
         let sent: Vec<u8> =
             answer.streamed(dialect).chunks.iter().flat_map(|chunk| chunk.data.to_vec()).collect();
         let (provider, _) = provider(profile(protocol), Script::new([answer]));
@@ -91,15 +91,17 @@ async fn frames_are_the_bytes_that_came() {
 /// Expected: MUST be a success after a second's grace; at once; a failure.
 #[tokio::test(start_paused = true)]
 async fn what_breaks_after_the_answer_breaks_nothing() {
-    let answer = Reply::new("whole").streamed(Dialect::Chat);
+    let answer = ScriptedReply::new("whole").streamed(Wording::Chat);
     let upto = answer
         .chunks
         .iter()
         .position(|chunk| chunk.data.windows(6).any(|window| window == b"\"stop\""))
         .unwrap();
-    for (chunks, end, elapsed) in
-        [(upto + 1, End::Hang, Some(1000)), (upto + 1, End::Reset, Some(0)), (upto, End::Close, None)]
-    {
+    for (chunks, end, elapsed) in [
+        (upto + 1, BodyEnd::Hang, Some(1000)),
+        (upto + 1, BodyEnd::Reset, Some(0)),
+        (upto, BodyEnd::Close, None),
+    ] {
         let begun = Instant::now();
         let (provider, _) =
             provider(profile(Protocol::OpenaiChat), Script::new([answer.clone().cut(chunks).end(end)]));
@@ -118,7 +120,7 @@ async fn what_breaks_after_the_answer_breaks_nothing() {
 /// Expected: the reply MUST be told in pieces; the error MUST have its class; the page MUST not be shown.
 #[tokio::test(start_paused = true)]
 async fn a_200_is_read_as_what_it_is() {
-    let whole = Reply::new("whole").whole(Dialect::Chat);
+    let whole = ScriptedReply::new("whole").whole(Wording::Chat);
     let (service, _) = provider(profile(Protocol::OpenaiChat), Script::new([whole]));
     let events: Vec<_> = service.oneshot(ask()).await.unwrap().collect_all().await;
     assert!(
@@ -187,7 +189,7 @@ async fn a_request_is_adapted_to_its_model_and_it_is_told() {
         ..Model::default()
     };
     profile.models.insert("small".into(), small);
-    let (provider, journal) = provider(profile, Script::new([Reply::new("x")]).for_ever());
+    let (provider, journal) = provider(profile, Script::new([ScriptedReply::new("x")]).for_ever());
     let told = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&told);
     let provider = provider.facts(&Facts::to(move |fact: &Fact<'_>| {
@@ -275,7 +277,7 @@ async fn what_does_not_fit_reserves_nothing() {
         ..RateLimitConfig::from_headers()
     };
     let limits = TokenAwareRateLimitLayer::new(limits).unwrap();
-    let (own, journal) = provider(profile.clone(), Script::new([Reply::new("Aye.")]));
+    let (own, journal) = provider(profile.clone(), Script::new([ScriptedReply::new("Aye.")]));
     let mut service = ServiceBuilder::new().layer(FitsLayer::new(&profile)).layer(limits).service(own);
     for _ in 0..3 {
         let call = service.ready().await.unwrap().call(ask());

@@ -13,7 +13,7 @@ use support::{Act, Log, Script, Stage, ask, facts, fail, request};
 use tokio::time::advance;
 use tower::Layer;
 use watertight::failure::{Clock, Code};
-use watertight::layers::retry::{Backoff, BudgetConfig, Jitter, RetryConfig, RetryLayer, ShortenLayer};
+use watertight::layers::retry::{Backoff, Jitter, RetryBudgetConfig, RetryConfig, RetryLayer, ShortenLayer};
 
 fn config() -> RetryConfig {
     RetryConfig { jitter: Jitter::None, seed: Some(1), ..RetryConfig::default() }
@@ -155,7 +155,7 @@ async fn an_outer_retry_does_not_multiply_an_inner_one() {
 #[tokio::test(start_paused = true)]
 async fn the_budget_bounds_retries_over_all_calls() {
     let log = Log::default();
-    let budget = Some(BudgetConfig { ratio: 0.2, reserve: 10, window: Duration::from_secs(10) });
+    let budget = Some(RetryBudgetConfig { ratio: 0.2, reserve: 10, window: Duration::from_secs(10) });
     let config = RetryConfig { retries: 3, base: Duration::from_millis(1), budget, ..config() };
     let mut service = layer(config).layer(Stage::new("a", &log, [Script::fails(Code::Server)]));
     for _ in 0..200 {
@@ -286,7 +286,10 @@ fn a_configuration_that_cannot_work_is_refused_by_name() {
         (RetryConfig { max_retry_after: zero, ..config() }, "max_retry_after"),
         (RetryConfig { jitter: Jitter::Proportional(f64::NAN), ..config() }, "jitter.proportional"),
         (
-            RetryConfig { budget: Some(BudgetConfig { ratio: 1.5, ..BudgetConfig::default() }), ..config() },
+            RetryConfig {
+                budget: Some(RetryBudgetConfig { ratio: 1.5, ..RetryBudgetConfig::default() }),
+                ..config()
+            },
             "budget.ratio",
         ),
     ] {

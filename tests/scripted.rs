@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use serde_json::json;
-use watertight::testing::{End, Ending, Reply, Script, Server, Step};
+use watertight::testing::{BodyEnd, Ending, Script, ScriptedReply, Server, Step};
 
 fn client() -> reqwest::Client {
     // Another test may have installed it already.
@@ -34,8 +34,8 @@ fn kind(error: &reqwest::Error) -> Option<ErrorKind> {
 async fn replies_arrive_as_written() {
     let script = Script::default()
         .then(Step::json(200, &json!({ "a": 1 })).gzip())
-        .then(Reply::words("one two three").pace(1))
-        .then(Step::sse(["a", "b"]).bytewise().end(End::Reset));
+        .then(ScriptedReply::words("one two three").pace(1))
+        .then(Step::sse(["a", "b"]).bytewise().end(BodyEnd::Reset));
     let (server, client) = (Server::start(script).await.expect("a port"), client());
     let packed = post(&server, &client).await.expect("a reply");
     assert_eq!(packed.text().await.expect("a body"), r#"{"a":1}"#);
@@ -71,7 +71,7 @@ async fn broken_connections_are_not_answered() {
 /// Scenario: a reply dropped midway. Expected: the server MUST see the client leave, soon.
 #[tokio::test]
 async fn a_dropped_reply_closes_the_connection() {
-    let server = Server::start(Script::new([Step::sse(["a"]).end(End::Hang)])).await.expect("a port");
+    let server = Server::start(Script::new([Step::sse(["a"]).end(BodyEnd::Hang)])).await.expect("a port");
     let mut reply = post(&server, &client()).await.expect("a reply");
     assert!(reply.chunk().await.expect("a chunk").is_some());
     drop(reply);

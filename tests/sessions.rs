@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use watertight::event::{Fact, Facts};
 use watertight::failure::{Code, Failure};
 use watertight::key::SessionId;
-use watertight::layers::bulkhead::{Held, Kind, SessionConfig, Sessions};
+use watertight::layers::bulkhead::{Holding, Kind, SessionConfig, Sessions};
 
 fn id(name: &str) -> SessionId {
     SessionId::new(name)
@@ -62,7 +62,7 @@ fn each_cap_is_held() {
     let sessions = sessions().named("agent").facts(&facts);
     let (session, other) = (sessions.open(&id("s")).unwrap(), sessions.open(&id("t")).unwrap());
     for (kind, most) in [(Kind::Handles, 2), (Kind::Files, 3), (Kind::Disk, 10), (Kind::Memory, 100)] {
-        let mut held: Vec<Held> = (0..most).map(|_| session.hold(kind, 1).unwrap()).collect();
+        let mut held: Vec<Holding> = (0..most).map(|_| session.hold(kind, 1).unwrap()).collect();
         let refused = session.hold(kind, 1).unwrap_err();
         assert_eq!((refused.code(), refused.is_local()), (Code::BulkheadFull, true));
         assert_eq!(
@@ -178,7 +178,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 fn adds_up(script: &[Act], forgets: bool) -> Result<(), TestCaseError> {
     let sessions = sessions();
     let mut open: Vec<watertight::layers::bulkhead::Session> = Vec::new();
-    let mut held: Vec<(SessionId, Kind, Held)> = Vec::new();
+    let mut held: Vec<(SessionId, Kind, Holding)> = Vec::new();
     let mut directories = Vec::new();
     let mut forgotten = Vec::new();
     for act in script {
@@ -208,7 +208,8 @@ fn adds_up(script: &[Act], forgets: bool) -> Result<(), TestCaseError> {
         }
         for snapshot in sessions.snapshot() {
             for (kind, says, most) in snapshot.held {
-                let of = |(id, its, _): &&(SessionId, Kind, Held)| id.as_str() == snapshot.id && *its == kind;
+                let of =
+                    |(id, its, _): &&(SessionId, Kind, Holding)| id.as_str() == snapshot.id && *its == kind;
                 let sum: u64 = held.iter().filter(of).map(|(.., hold)| hold.amount()).sum();
                 prop_assert_eq!(says, sum, "{:?} of {}", kind, &snapshot.id);
                 prop_assert!(says <= most);

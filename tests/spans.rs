@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use watertight::chat::{Protocol, Request};
 use watertight::provider::{Profile, Provider};
-use watertight::testing::{Dialect, Journal, Player, Reply, Script, Trouble};
+use watertight::testing::{Journal, Player, Script, ScriptedReply, Trouble, Wording};
 
 /// Every field of every span, in the order they were written.
 #[derive(Clone, Default)]
@@ -54,7 +54,7 @@ async fn fields(script: Script) -> BTreeMap<String, String> {
 /// the conversation or the key.
 #[tokio::test(start_paused = true)]
 async fn a_span_carries_the_conventional_names() {
-    let told = fields(Script::new([Reply::words("one two").usage(12, 5)])).await;
+    let told = fields(Script::new([ScriptedReply::words("one two").usage(12, 5)])).await;
     for (name, value) in [
         ("otel.name", "chat small"),
         ("otel.kind", "client"),
@@ -72,7 +72,7 @@ async fn a_span_carries_the_conventional_names() {
     assert!(told.contains_key("gen_ai.server.time_to_first_token"));
 
     let failed =
-        fields(Script::new([Trouble::RateLimited { retry_after: None }.refused(Dialect::Chat)])).await;
+        fields(Script::new([Trouble::RateLimited { retry_after: None }.refused(Wording::Chat)])).await;
     assert_eq!(failed["error.type"], "RATE_LIMITED");
     assert_eq!(failed["otel.status_code"], "ERROR");
     for fields in [told, failed] {

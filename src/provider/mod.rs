@@ -26,7 +26,7 @@ pub use client::{ClientConfig, HttpBody, HttpClient};
 pub use events::Events;
 pub use exchange::ResponseFuture;
 pub use fits::{Fits, FitsLayer, Fitting, PriceCeiling};
-pub use model::{Capabilities, Model, Price, Quota, Tier};
+pub use model::{Capabilities, Model, ModelQuota, Price, Tier};
 pub use profile::{Auth, Profile};
 pub use secret::Secret;
 pub use service::Provider;

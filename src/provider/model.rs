@@ -21,7 +21,7 @@ pub struct Model {
     /// Its price class.
     pub tier: Option<Tier>,
     /// How much of it may be used.
-    pub quota: Quota,
+    pub quota: ModelQuota,
     /// What it can do.
     pub capabilities: Capabilities,
     /// How long it may take; `None` leaves it to the layer.
@@ -67,7 +67,7 @@ pub enum Tier {
 /// How much of a model may be used, as the provider sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Quota {
+pub struct ModelQuota {
     /// Requests a minute.
     pub requests: Option<u64>,
     /// Tokens of both kinds a minute.

@@ -14,7 +14,7 @@ use crate::failure::{Class, Code, Failure};
 pin_project! {
     /// The body of a response, or the words of a failure.
     #[derive(Debug)]
-    pub struct Answer<B> {
+    pub struct UnfailingBody<B> {
         #[pin]
         own: Option<B>,
         words: Option<Bytes>,
@@ -53,9 +53,9 @@ pub fn status_of(failure: &Failure) -> StatusCode {
     }
 }
 
-// === impl Answer ===
+// === impl UnfailingBody ===
 
-impl<B> Answer<B> {
+impl<B> UnfailingBody<B> {
     /// The service's own.
     pub(super) const fn own(body: B) -> Self {
         Self { own: Some(body), words: None }
@@ -76,7 +76,7 @@ impl<B> Answer<B> {
     }
 }
 
-impl<B: Body<Data = Bytes>> Body for Answer<B> {
+impl<B: Body<Data = Bytes>> Body for UnfailingBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 

@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use crate::failure::{BoxError, Failure, Fault};
 
-use super::answer::Answer;
+use super::answer::UnfailingBody;
 
 /// Puts a layer where services must not fail.
 ///
@@ -50,7 +50,7 @@ pub struct Fallible<S> {
 
 /// A service that answers its failures: status, `retry-after`, and a small JSON body that names the code.
 #[derive(Debug)]
-pub struct Answering<S> {
+pub struct Unfailing<S> {
     inner: S,
     /// Why it will never be ready: the next call is answered with it, and not passed on.
     broken: Option<Failure>,
@@ -66,9 +66,9 @@ pin_project! {
 }
 
 pin_project! {
-    /// The future of [`Answering`].
+    /// The future of [`Unfailing`].
     #[derive(Debug)]
-    pub struct AnsweringFuture<F> {
+    pub struct UnfailingFuture<F> {
         #[pin]
         inner: Option<F>,
         broken: Option<Failure>,
@@ -81,10 +81,10 @@ impl<L, S> Layer<S> for ForAxum<L>
 where
     L: Layer<Fallible<S>>,
 {
-    type Service = Answering<L::Service>;
+    type Service = Unfailing<L::Service>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Answering { inner: self.layer.layer(Fallible { inner }), broken: None }
+        Unfailing { inner: self.layer.layer(Fallible { inner }), broken: None }
     }
 }
 
@@ -120,16 +120,16 @@ where
     }
 }
 
-// === impl Answering ===
+// === impl Unfailing ===
 
-impl<S, R, B> Service<R> for Answering<S>
+impl<S, R, B> Service<R> for Unfailing<S>
 where
     S: Service<R, Response = Response<B>>,
     S::Error: Fault,
 {
-    type Response = Response<Answer<B>>;
+    type Response = Response<UnfailingBody<B>>;
     type Error = Infallible;
-    type Future = AnsweringFuture<S::Future>;
+    type Future = UnfailingFuture<S::Future>;
 
     /// Ready, too, when the inner service will never be: whoever calls is to have an answer.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
@@ -143,37 +143,37 @@ where
 
     fn call(&mut self, request: R) -> Self::Future {
         match self.broken.take() {
-            Some(failure) => AnsweringFuture { inner: None, broken: Some(failure) },
-            None => AnsweringFuture { inner: Some(self.inner.call(request)), broken: None },
+            Some(failure) => UnfailingFuture { inner: None, broken: Some(failure) },
+            None => UnfailingFuture { inner: Some(self.inner.call(request)), broken: None },
         }
     }
 }
 
 /// A clone starts unready, and asks for itself.
-impl<S: Clone> Clone for Answering<S> {
+impl<S: Clone> Clone for Unfailing<S> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), broken: None }
     }
 }
 
-impl<F, B, E> Future for AnsweringFuture<F>
+impl<F, B, E> Future for UnfailingFuture<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
     E: Fault,
 {
-    type Output = Result<Response<Answer<B>>, Infallible>;
+    type Output = Result<Response<UnfailingBody<B>>, Infallible>;
 
     /// # Panics
     /// When polled after it was ready, as any future may.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if let Some(failure) = this.broken.take() {
-            return Poll::Ready(Ok(Answer::of(&failure)));
+            return Poll::Ready(Ok(UnfailingBody::of(&failure)));
         }
         let inner = this.inner.as_pin_mut().expect("polled after it was ready");
         Poll::Ready(Ok(match ready!(inner.poll(cx)) {
-            Ok(response) => response.map(Answer::own),
-            Err(error) => Answer::of(&error.into_failure()),
+            Ok(response) => response.map(UnfailingBody::own),
+            Err(error) => UnfailingBody::of(&error.into_failure()),
         }))
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Deserialize;
 
-use super::step::{Chunk, Connect, End, PRIMARY, Step};
+use super::step::{BodyEnd, Chunk, Connect, PRIMARY, Step};
 
 /// A step as the format spells it.
 #[derive(Deserialize)]
@@ -23,7 +23,7 @@ pub(super) struct RawStep {
     headers: BTreeMap<String, String>,
     headers_b64: BTreeMap<String, String>,
     chunks: Vec<RawChunk>,
-    end: End,
+    end: BodyEnd,
     repeat: u32,
     encode: Option<Encode>,
 }
@@ -63,7 +63,7 @@ impl Default for RawStep {
             headers: BTreeMap::new(),
             headers_b64: BTreeMap::new(),
             chunks: Vec::new(),
-            end: End::Close,
+            end: BodyEnd::Close,
             repeat: 1,
             encode: None,
         }
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(values, [&b"1"[..], &b"\xc2\xa03"[..]]);
         assert_eq!(step.chunks[0], Chunk { bytewise: true, ..Chunk::new(5, "é") });
         assert_eq!(step.chunks[1], Chunk::new(0, &b"\xff"[..]));
-        assert_eq!((step.status.as_u16(), step.delay.as_millis(), step.end), (429, 300, End::Hang));
+        assert_eq!((step.status.as_u16(), step.delay.as_millis(), step.end), (429, 300, BodyEnd::Hang));
         assert!(step.gzip);
         assert_eq!(Script::of("secondary", &[step.clone(), Step::default()]).len(), 2);
         assert!(Script::of("tertiary", &[step]).is_empty());

@@ -1,7 +1,7 @@
 //! A scripted LLM provider: what it will do is written down first, then played.
 //!
 //! A [`Script`] is a list of lines, one for each request. A line is a [`Step`] (exact bytes, waits, breaks), a
-//! [`Reply`] (a well-formed answer, worded in the protocol it is asked in) or a [`Trouble`] (an error of that
+//! [`ScriptedReply`] (a well-formed answer, worded in the protocol it is asked in) or a [`Trouble`] (an error of that
 //! protocol). The same script can be played in two places:
 //!
 //! - [`Server`] plays it as real HTTP/1.1 on loopback, under the real clock;
@@ -20,13 +20,13 @@
 //! # Example
 //!
 //! ```
-//! use watertight::testing::{Reply, Script, Server, Trouble};
+//! use watertight::testing::{ScriptedReply, Script, Server, Trouble};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
 //! let script = Script::default()
 //!     .then(Trouble::Overloaded)
-//!     .then(Reply::of(["Hello, ", "world"]).pace(20).usage(9, 3))
+//!     .then(ScriptedReply::of(["Hello, ", "world"]).pace(20).usage(9, 3))
 //!     .for_ever();
 //! let server = Server::start(script).await?;
 //! assert!(server.url().starts_with("http://127.0.0.1:"));
@@ -42,12 +42,12 @@
 //! use tower::ServiceExt;
 //! use watertight::chat::{Protocol, Request};
 //! use watertight::provider::{Profile, Provider};
-//! use watertight::testing::{Journal, Player, Reply, Script};
+//! use watertight::testing::{Journal, Player, ScriptedReply, Script};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! let journal = Journal::new();
-//! let player = Player::new(Script::new([Reply::words("hello there").pace(1000)]), &journal);
+//! let player = Player::new(Script::new([ScriptedReply::words("hello there").pace(1000)]), &journal);
 //! let profile = Profile::new("scripted", Protocol::OpenaiChat, "http://scripted.test/v1").with_key("any");
 //! let provider = Provider::over(player, profile)?;
 //! let answer = provider.oneshot(Request::new("any").user("hi").streaming()).await?.collect().await?;
@@ -73,5 +73,5 @@ pub use self::play::{PlayBody, PlayError, Player, Playing};
 pub use self::recorder::{Recorded, Recorder};
 pub use self::script::{Line, Script};
 pub use self::server::Server;
-pub use self::step::{Chunk, Connect, End, Step};
-pub use self::wording::{Dialect, Reply, Trouble};
+pub use self::step::{BodyEnd, Chunk, Connect, Step};
+pub use self::wording::{ScriptedReply, Trouble, Wording};

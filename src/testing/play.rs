@@ -15,7 +15,7 @@ use tower_service::Service;
 use super::journal::{Ending, Exchange, Journal};
 use super::script::Script;
 use super::stage::Stage;
-use super::step::{Connect, End, Step};
+use super::step::{BodyEnd, Connect, Step};
 use crate::failure::{Code, Failure};
 use crate::time::{Instant, Sleep, sleep, sleep_until};
 
@@ -160,7 +160,7 @@ impl PlayBody {
 
     /// Writes down a proper end as soon as nothing can come after it: the reader need not ask once more.
     fn settle(&mut self) {
-        if self.chunk == self.step.chunks.len() && self.step.end == End::Close {
+        if self.chunk == self.step.chunks.len() && self.step.end == BodyEnd::Close {
             self.done = true;
             self.exchange.end(Ending::Served);
         }
@@ -192,8 +192,8 @@ impl Body for PlayBody {
         }
         match self.step.end {
             _ if self.done => Poll::Ready(None),
-            End::Hang => Poll::Pending,
-            End::Close | End::Reset => {
+            BodyEnd::Hang => Poll::Pending,
+            BodyEnd::Close | BodyEnd::Reset => {
                 self.done = true;
                 self.exchange.end(Ending::Broken);
                 Poll::Ready(Some(Err(PlayError::Reset.into())))

@@ -1,7 +1,7 @@
 //! What a provider does, request by request.
 
 use super::step::{PRIMARY, Step};
-use super::wording::{Dialect, Reply, Trouble};
+use super::wording::{ScriptedReply, Trouble, Wording};
 
 /// One line of a script.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub enum Line {
     Step(Step),
     /// An answer, worded in the protocol of the request, streamed or whole as it asks; 404 if the path is none
     /// of a protocol.
-    Reply(Reply),
+    Reply(ScriptedReply),
     /// An error status, worded in the protocol of the request.
     Trouble(Trouble),
 }
@@ -29,12 +29,12 @@ pub struct Script {
 impl Line {
     /// The bytes of this line for a request to `path`.
     pub(super) fn word(&self, path: &str, stream: bool) -> Step {
-        match (self, Dialect::of_path(path)) {
+        match (self, Wording::of_path(path)) {
             (Self::Step(step), _) => step.clone(),
-            (Self::Reply(reply), Some(dialect)) if stream => reply.streamed(dialect),
-            (Self::Reply(reply), Some(dialect)) => reply.whole(dialect),
-            (Self::Trouble(trouble), dialect) => trouble.refused(dialect.unwrap_or(Dialect::Chat)),
-            (Self::Reply(_), None) => Trouble::UnknownModel.refused(Dialect::Chat),
+            (Self::Reply(reply), Some(wording)) if stream => reply.streamed(wording),
+            (Self::Reply(reply), Some(wording)) => reply.whole(wording),
+            (Self::Trouble(trouble), wording) => trouble.refused(wording.unwrap_or(Wording::Chat)),
+            (Self::Reply(_), None) => Trouble::UnknownModel.refused(Wording::Chat),
         }
     }
 }
@@ -45,8 +45,8 @@ impl From<Step> for Line {
     }
 }
 
-impl From<Reply> for Line {
-    fn from(reply: Reply) -> Self {
+impl From<ScriptedReply> for Line {
+    fn from(reply: ScriptedReply) -> Self {
         Self::Reply(reply)
     }
 }

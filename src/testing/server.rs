@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::journal::{Ending, Exchange, Journal, Seen};
 use super::script::Script;
 use super::stage::Stage;
-use super::step::{Connect, End, Step};
+use super::step::{BodyEnd, Connect, Step};
 use super::wire::{self, Framing};
 use crate::time::sleep;
 
@@ -169,7 +169,7 @@ async fn play(to: &mut (impl AsyncWrite + Unpin), step: &Step) -> io::Result<End
         pause(chunk.after).await;
         let mut writes = framing.writes(chunk)?;
         // The proper end goes with the last bytes, so a client that has all it wants finds it there already.
-        if step.end == End::Close && nth + 1 == step.chunks.len() {
+        if step.end == BodyEnd::Close && nth + 1 == step.chunks.len() {
             let tail = framing.tail()?;
             match writes.last_mut() {
                 Some(last) => last.extend(tail),
@@ -181,13 +181,13 @@ async fn play(to: &mut (impl AsyncWrite + Unpin), step: &Step) -> io::Result<End
         }
     }
     match step.end {
-        End::Close if step.chunks.is_empty() => send(to, &framing.tail()?).await.map(|()| Ending::Served),
-        End::Close => Ok(Ending::Served),
-        End::Reset => {
+        BodyEnd::Close if step.chunks.is_empty() => send(to, &framing.tail()?).await.map(|()| Ending::Served),
+        BodyEnd::Close => Ok(Ending::Served),
+        BodyEnd::Reset => {
             pause(LAST_BYTES).await;
             Ok(Ending::Broken)
         }
-        End::Hang => std::future::pending().await,
+        BodyEnd::Hang => std::future::pending().await,
     }
 }
 

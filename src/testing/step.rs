@@ -33,7 +33,7 @@ pub struct Step {
     /// The body, in the pieces it is sent in.
     pub chunks: Vec<Chunk>,
     /// What follows the last chunk.
-    pub end: End,
+    pub end: BodyEnd,
     /// How many equal steps this one stands for.
     pub repeat: NonZeroU32,
     /// Whether a [`Server`](super::Server) packs the body, each chunk flushed on its own.
@@ -69,7 +69,7 @@ pub enum Connect {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum End {
+pub enum BodyEnd {
     /// The body ends as it should.
     #[default]
     Close,
@@ -123,7 +123,7 @@ impl Step {
     /// A stream whose head arrives and whose first byte never does.
     #[must_use]
     pub fn hang() -> Self {
-        Self::stream(Vec::new()).end(End::Hang)
+        Self::stream(Vec::new()).end(BodyEnd::Hang)
     }
 
     /// An event stream of these chunks.
@@ -172,7 +172,7 @@ impl Step {
         self
     }
 
-    /// The same with only the first `chunks` chunks: with [`End::Close`] a bare end, with [`End::Reset`] a cut.
+    /// The same with only the first `chunks` chunks: with [`BodyEnd::Close`] a bare end, with [`BodyEnd::Reset`] a cut.
     #[must_use]
     pub fn cut(mut self, chunks: usize) -> Self {
         self.chunks.truncate(chunks);
@@ -181,7 +181,7 @@ impl Step {
 
     /// The same with another end.
     #[must_use]
-    pub fn end(mut self, end: End) -> Self {
+    pub fn end(mut self, end: BodyEnd) -> Self {
         self.end = end;
         self
     }
@@ -204,7 +204,7 @@ impl Default for Step {
             status: StatusCode::OK,
             headers: HeaderMap::new(),
             chunks: Vec::new(),
-            end: End::Close,
+            end: BodyEnd::Close,
             repeat: NonZeroU32::MIN,
             gzip: false,
         }

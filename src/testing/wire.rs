@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use httparse::Status;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use super::step::{Chunk, End, Step};
+use super::step::{BodyEnd, Chunk, Step};
 
 /// The most headers a request may have: far above what clients of these APIs send.
 const MOST_HEADERS: usize = 96;
@@ -48,7 +48,7 @@ impl Framing {
             Mark::Bodiless
         } else if step.headers.contains_key(CONTENT_LENGTH) && !step.gzip {
             Mark::Told
-        } else if step.end == End::Close && !streams && !step.gzip {
+        } else if step.end == BodyEnd::Close && !streams && !step.gzip {
             Mark::Length(step.chunks.iter().map(|chunk| chunk.data.len()).sum())
         } else {
             Mark::Chunked

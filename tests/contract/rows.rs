@@ -15,7 +15,7 @@ use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::degradation::DegradationConfig;
 use watertight::layers::rate_limit::RateLimitConfig;
 use watertight::layers::reset::ResetConfig;
-use watertight::layers::retry::{BudgetConfig, Jitter, RetryConfig};
+use watertight::layers::retry::{Jitter, RetryBudgetConfig, RetryConfig};
 use watertight::layers::timeout::Clocks;
 use watertight::layers::{
     BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer,
@@ -159,7 +159,7 @@ fn timeout(facts: &Facts) -> Row {
 }
 
 fn retry(facts: &Facts) -> Row {
-    let budget = BudgetConfig { ratio: 0.001, reserve: 5, ..BudgetConfig::default() };
+    let budget = RetryBudgetConfig { ratio: 0.001, reserve: 5, ..RetryBudgetConfig::default() };
     let config = RetryConfig {
         retries: 1,
         base: Duration::from_millis(20),

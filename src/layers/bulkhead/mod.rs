@@ -138,7 +138,7 @@ pub use layer::{Bulkhead, BulkheadLayer};
 pub use ledger::Kind;
 pub use permit::Permit;
 #[cfg(feature = "sessions")]
-pub use session::{Held, Session, SessionSnapshot};
+pub use session::{Holding, Session, SessionSnapshot};
 #[cfg(feature = "sessions")]
 pub use session_config::{
     DEFAULT_MAX_DISK, DEFAULT_MAX_FILES, DEFAULT_MAX_HANDLES, DEFAULT_MAX_MEMORY, DEFAULT_MAX_SESSIONS,

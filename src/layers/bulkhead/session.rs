@@ -22,7 +22,7 @@ pub struct Session {
 
 /// Something a session holds; given back on drop.
 #[derive(Debug)]
-pub struct Held {
+pub struct Holding {
     session: Session,
     kind: Kind,
     amount: u64,
@@ -70,9 +70,9 @@ impl Session {
     ///
     /// # Errors
     /// [`Code::BulkheadFull`](crate::failure::Code::BulkheadFull), which names the session, the kind, what is held and how much may be.
-    pub fn hold(&self, kind: Kind, amount: u64) -> Result<Held, Failure> {
+    pub fn hold(&self, kind: Kind, amount: u64) -> Result<Holding, Failure> {
         self.take(kind, amount)?;
-        Ok(Held { session: self.clone(), kind, amount })
+        Ok(Holding { session: self.clone(), kind, amount })
     }
 
     /// How much it holds of a kind.
@@ -134,9 +134,9 @@ impl Drop for Inner {
     }
 }
 
-// === impl Held ===
+// === impl Holding ===
 
-impl Held {
+impl Holding {
     /// How much it is.
     #[must_use]
     pub const fn amount(&self) -> u64 {
@@ -154,7 +154,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Holding {
     fn drop(&mut self) {
         self.session.give_back(self.kind, self.amount);
     }

@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use crate::failure::{Code, Failure};
 
 use super::ledger::Kind;
-use super::session::{Held, Session};
+use super::session::{Holding, Session};
 
 /// A new file in the directory of a session.
 ///
@@ -17,7 +17,7 @@ use super::session::{Held, Session};
 pub struct SessionFile {
     session: Session,
     file: File,
-    _handle: Held,
+    _handle: Holding,
 }
 
 // === impl Session ===

@@ -12,7 +12,7 @@ use crate::failure::{Code, Failure};
 
 use super::config::DegradationConfig;
 use super::route::Route;
-use super::rung::{Callable, Case, Consider, Rung};
+use super::rung::{CallableWhen, Case, Consider, Rung};
 
 /// The six rungs, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub(super) struct Ladder {
     pub(super) facts: Facts,
     entries: Vec<Entry>,
     /// Whether tools can be called, by their names.
-    pub(super) tools: HashMap<String, Callable>,
+    pub(super) tools: HashMap<String, CallableWhen>,
     /// Whether any rung wants to be told of whole answers.
     pub(super) learns: bool,
     pub(super) partial: Arc<Counts>,

@@ -19,7 +19,7 @@ use super::graceful::GracefulFailure;
 use super::ladder::{Ladder, Place, Snapshot};
 use super::models::FallbackModel;
 use super::other::Other;
-use super::rung::{Callable, Rung};
+use super::rung::{CallableWhen, Rung};
 use super::stream::Degraded;
 use super::tools::SkipTool;
 
@@ -29,7 +29,7 @@ use super::tools::SkipTool;
 pub struct DegradationLayer {
     ladder: Arc<Ladder>,
     /// The first rung while it is built, so that its parts may come in any order.
-    models: HashMap<String, Callable>,
+    models: HashMap<String, CallableWhen>,
     fallback: Option<Fallback>,
 }
 
@@ -89,7 +89,7 @@ impl DegradationLayer {
     ///
     /// # Errors
     /// If the configuration does not name the model.
-    pub fn model_callable(mut self, model: &str, callable: Callable) -> Result<Self, ConfigError> {
+    pub fn model_callable(mut self, model: &str, callable: CallableWhen) -> Result<Self, ConfigError> {
         if !self.ladder.config.fallback_models.iter().any(|name| name == model) {
             return Err(ConfigError::new("fallback_models", format!("does not name `{model}`")));
         }
@@ -124,7 +124,7 @@ impl DegradationLayer {
 
     /// Leaves an optional tool out while this says that it cannot be called.
     #[must_use]
-    pub fn tool_callable(mut self, tool: impl Into<String>, callable: Callable) -> Self {
+    pub fn tool_callable(mut self, tool: impl Into<String>, callable: CallableWhen) -> Self {
         self.edit().tools.insert(tool.into(), callable);
         self
     }

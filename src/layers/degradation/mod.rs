@@ -26,7 +26,7 @@
 //! [`Failure::with_tool`](crate::failure::Failure::with_tool); a
 //! [`BlockingTool`](crate::layers::bulkhead::BlockingTool) says so itself.
 //!
-//! Before anything is tried the ladder is planned: a model or tool that is not callable now ([`Callable`], a breaker's
+//! Before anything is tried the ladder is planned: a model or tool that is not callable now ([`CallableWhen`], a breaker's
 //! `is_callable`) is passed over. A rung that errs, or takes longer than `rung_timeout`, is put on the record and the
 //! next is tried, `max_depth` at most. If all erred the failure goes up.
 //!
@@ -89,7 +89,7 @@
 //! use watertight::chat::{BoxReply, Level, Request};
 //! use watertight::failure::{Code, ConfigError, Failure};
 //! use watertight::layers::DegradationLayer;
-//! use watertight::layers::degradation::{Callable, DeferConfig, DegradationConfig, GracefulConfig, MemoryQueue};
+//! use watertight::layers::degradation::{CallableWhen, DeferConfig, DegradationConfig, GracefulConfig, MemoryQueue};
 //!
 //! type Model = BoxCloneSyncService<Request, BoxReply, Failure>;
 //!
@@ -110,7 +110,7 @@
 //! };
 //! let layer = DegradationLayer::new(config)?
 //!     .fallback_model(spare)?
-//!     .model_callable("small", Callable::new(move || !is_open()))?
+//!     .model_callable("small", CallableWhen::new(move || !is_open()))?
 //!     .deferred(MemoryQueue::new(DeferConfig::default())?);
 //! let service = ServiceBuilder::new().layer(layer).service(model);
 //! # Ok(()) }
@@ -151,5 +151,5 @@ pub use defer::{DeferConfig, DeferQueue, Deferred, InLine, JobStatus, Looking, M
 pub use future::ResponseFuture;
 pub use ladder::{Place, RungSnapshot, Snapshot};
 pub use layer::{DegradationLayer, Degrading};
-pub use rung::{Answering, Callable, Case, Consider, Needs, Rung};
+pub use rung::{Answering, CallableWhen, Case, Consider, Needs, Rung};
 pub use stream::Degraded;

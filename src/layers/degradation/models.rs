@@ -9,14 +9,14 @@ use crate::failure::Failure;
 use super::answer::Answer;
 use super::ladder::{Place, not_callable};
 use super::other::Other;
-use super::rung::{Answering, Callable, Case, Consider, Needs, Rung};
+use super::rung::{Answering, CallableWhen, Case, Consider, Needs, Rung};
 
 /// Asks other models, in order, each once.
 #[derive(Clone)]
 pub(super) struct FallbackModel {
     pub(super) service: Other,
     pub(super) models: Vec<String>,
-    pub(super) callable: HashMap<String, Callable>,
+    pub(super) callable: HashMap<String, CallableWhen>,
     pub(super) quality: f64,
 }
 
@@ -29,7 +29,7 @@ impl FallbackModel {
     }
 
     fn is_callable(&self, model: &str) -> bool {
-        self.callable.get(model).is_none_or(Callable::is_callable)
+        self.callable.get(model).is_none_or(CallableWhen::is_callable)
     }
 }
 

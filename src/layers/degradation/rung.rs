@@ -99,7 +99,7 @@ pub enum Consider {
 /// Whether something may be called now: `breaker.is_callable()` in a closure. It is asked when a ladder is planned,
 /// and must take nothing.
 #[derive(Clone)]
-pub struct Callable(Arc<dyn Fn() -> bool + Send + Sync>);
+pub struct CallableWhen(Arc<dyn Fn() -> bool + Send + Sync>);
 
 /// A call that could not be answered as it was asked, and what became of it so far.
 pub struct Case {
@@ -111,9 +111,9 @@ pub struct Case {
     pub(super) facts: Facts,
 }
 
-// === impl Callable ===
+// === impl CallableWhen ===
 
-impl Callable {
+impl CallableWhen {
     /// Asks this closure.
     pub fn new(ask: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
@@ -126,9 +126,9 @@ impl Callable {
     }
 }
 
-impl fmt::Debug for Callable {
+impl fmt::Debug for CallableWhen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callable").finish_non_exhaustive()
+        f.debug_struct("CallableWhen").finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::failure::{Code, ConfigError};
 
 use super::config::{DegradationConfig, GracefulConfig, QualityConfig};
-use super::{Callable, DegradationLayer};
+use super::{CallableWhen, DegradationLayer};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
@@ -61,7 +61,7 @@ fn parts_without_names_are_refused() {
     let field = |layer: Result<DegradationLayer, ConfigError>| layer.unwrap_err().field;
     assert_eq!(field(DegradationLayer::default().fallback_model(service())), "fallback_models");
     assert_eq!(field(DegradationLayer::default().skip_tool(service())), "optional_tools");
-    let callable = Callable::new(|| true);
+    let callable = CallableWhen::new(|| true);
     assert_eq!(field(DegradationLayer::default().model_callable("small", callable)), "fallback_models");
 }
 

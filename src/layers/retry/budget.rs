@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::ConfigError;
 use crate::time::Instant;
 
-use super::snapshot::BudgetSnapshot;
+use super::snapshot::RetryBudgetSnapshot;
 
 /// In how many spans the calls of a window are told apart: enough for its edge, and a bound on what is remembered.
 const SPANS: u32 = 64;
@@ -16,7 +16,7 @@ const SPANS: u32 = 64;
 /// How many retries are allowed beside the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct BudgetConfig {
+pub struct RetryBudgetConfig {
     /// Retries per call of the window.
     pub ratio: f64,
     /// Retries allowed in the window whatever the calls.
@@ -34,36 +34,36 @@ pub struct BudgetConfig {
 ///
 /// It remembers as many moments as it allows retries, and a bounded number of spans of calls.
 #[derive(Debug)]
-pub struct Budget {
-    config: BudgetConfig,
+pub struct RetryBudget {
+    config: RetryBudgetConfig,
     looked: Instant,
     /// Calls of the window, as (from, to, how many).
     calls: VecDeque<(Instant, Instant, f64)>,
     retries: VecDeque<Instant>,
 }
 
-// === impl BudgetConfig ===
+// === impl RetryBudgetConfig ===
 
-impl BudgetConfig {
+impl RetryBudgetConfig {
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         ConfigError::unless_ratio("budget.ratio", self.ratio)?;
         ConfigError::unless_positive("budget.window", self.window)
     }
 }
 
-impl Default for BudgetConfig {
+impl Default for RetryBudgetConfig {
     /// 20 % of the calls of the last 10 s, and 10: Finagle's and tower's figures.
     fn default() -> Self {
         Self { ratio: 0.2, reserve: 10, window: Duration::from_secs(10) }
     }
 }
 
-// === impl Budget ===
+// === impl RetryBudget ===
 
-impl Budget {
+impl RetryBudget {
     /// An account opened now, on which nobody drew.
     #[must_use]
-    pub const fn new(config: BudgetConfig, now: Instant) -> Self {
+    pub const fn new(config: RetryBudgetConfig, now: Instant) -> Self {
         Self { config, looked: now, calls: VecDeque::new(), retries: VecDeque::new() }
     }
 
@@ -71,14 +71,14 @@ impl Budget {
     ///
     /// # Errors
     /// If the window's retries are used up.
-    pub fn draw(&mut self, calls: u64, now: Instant) -> Result<(), Spent> {
+    pub fn draw(&mut self, calls: u64, now: Instant) -> Result<(), RetriesSpent> {
         self.deposit(calls, now);
         self.forget(now);
         #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
         let used = self.retries.len() as f64;
         let recent: f64 = self.calls.iter().map(|span| self.within(*span, now)).sum();
         if used + 1.0 > f64::from(self.config.reserve) + recent * self.config.ratio {
-            return Err(Spent);
+            return Err(RetriesSpent);
         }
         self.retries.push_back(now);
         Ok(())
@@ -86,7 +86,7 @@ impl Budget {
 
     /// How it stands, with `calls` more calls since it was last looked at. Looking changes nothing.
     #[must_use]
-    pub fn look(&self, calls: u64, now: Instant) -> BudgetSnapshot {
+    pub fn look(&self, calls: u64, now: Instant) -> RetryBudgetSnapshot {
         let young = |at: &&Instant| now.duration_since(**at) < self.config.window;
         let retries = self.retries.iter().filter(young).count();
         #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
@@ -99,7 +99,7 @@ impl Budget {
             clippy::cast_sign_loss,
             reason = "counts, and none below zero"
         )]
-        BudgetSnapshot { calls: recent.round() as u64, retries, left: left.max(0.0) as u64 }
+        RetryBudgetSnapshot { calls: recent.round() as u64, retries, left: left.max(0.0) as u64 }
     }
 
     /// Gives back a retry that was drawn at this instant and not made.
@@ -146,4 +146,4 @@ impl Budget {
 
 /// The window's retries are used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spent;
+pub struct RetriesSpent;

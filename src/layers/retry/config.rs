@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Clock, Code, ConfigError};
 
 use super::backoff::{Backoff, Jitter};
-use super::budget::BudgetConfig;
+use super::budget::RetryBudgetConfig;
 
 /// How calls are retried. See the [module](super).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct RetryConfig {
     pub min_attempt: Duration,
     /// What retries may cost over all calls; `None` means no limit but `retries`.
     #[serde(with = "crate::off")]
-    pub budget: Option<BudgetConfig>,
+    pub budget: Option<RetryBudgetConfig>,
     /// Only these codes are retried; `None` leaves it to the judgement.
     pub only: Option<Vec<Code>>,
     /// These codes are never retried.
@@ -123,7 +123,7 @@ impl Default for RetryConfig {
             jitter: Jitter::Additive,
             max_retry_after: Duration::from_secs(30),
             min_attempt: Duration::from_millis(250),
-            budget: Some(BudgetConfig::default()),
+            budget: Some(RetryBudgetConfig::default()),
             only: None,
             never: Vec::new(),
             seed: None,

@@ -87,10 +87,10 @@ mod snapshot;
 mod tests;
 
 pub use backoff::{Backoff, Jitter};
-pub use budget::{Budget, BudgetConfig, Spent};
+pub use budget::{RetriesSpent, RetryBudget, RetryBudgetConfig};
 pub use config::RetryConfig;
 pub use future::ResponseFuture;
 pub use layer::{Retry, RetryLayer};
 pub use shorten::{Shorten, ShortenLayer, Shortening};
 pub use shortening::ShortenFuture;
-pub use snapshot::{BudgetSnapshot, RetrySnapshot};
+pub use snapshot::{RetryBudgetSnapshot, RetrySnapshot};

@@ -9,7 +9,7 @@ use crate::event::{Facts, RetryRefusal};
 use crate::failure::{Clock, Code, Failure};
 use crate::time::{Instant, now};
 
-use super::budget::Budget;
+use super::budget::RetryBudget;
 use super::config::RetryConfig;
 use super::snapshot::RetrySnapshot;
 
@@ -24,7 +24,7 @@ pub(super) struct Plan {
 
 #[derive(Debug)]
 struct Shared {
-    budget: Option<Budget>,
+    budget: Option<RetryBudget>,
     rng: fastrand::Rng,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Token(Option<(Arc<Plan>, Instant)>);
 impl Plan {
     pub(super) fn new(config: RetryConfig, facts: Facts) -> Self {
         let rng = config.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
-        let budget = config.budget.map(|budget| Budget::new(budget, now()));
+        let budget = config.budget.map(|budget| RetryBudget::new(budget, now()));
         Self { config, facts, calls: AtomicU64::new(0), shared: Mutex::new(Shared { budget, rng }) }
     }
 

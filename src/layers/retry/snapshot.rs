@@ -9,13 +9,13 @@ pub struct RetrySnapshot {
     /// The name of its configuration.
     pub policy: String,
     /// Its budget, if it has one.
-    pub budget: Option<BudgetSnapshot>,
+    pub budget: Option<RetryBudgetSnapshot>,
 }
 
 /// A budget as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct BudgetSnapshot {
+pub struct RetryBudgetSnapshot {
     /// Calls of the window.
     pub calls: u64,
     /// Retries of the window.

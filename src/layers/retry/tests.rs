@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::failure::Code;
 use crate::time::{Instant, now};
 
-use super::{Backoff, Budget, BudgetConfig, Jitter, RetryConfig};
+use super::{Backoff, Jitter, RetryBudget, RetryBudgetConfig, RetryConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -162,15 +162,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..200)
 }
 
-fn budget() -> BudgetConfig {
-    BudgetConfig { ratio: 0.2, reserve: 3, window: 10 * SECOND }
+fn budget() -> RetryBudgetConfig {
+    RetryBudgetConfig { ratio: 0.2, reserve: 3, window: 10 * SECOND }
 }
 
 /// Holds a script to the law of the budget. `after` meddles after each draw: not at all, or as a twin.
-fn holds(steps: &[Step], after: impl Fn(&mut Budget, Instant)) -> Result<(), TestCaseError> {
+fn holds(steps: &[Step], after: impl Fn(&mut RetryBudget, Instant)) -> Result<(), TestCaseError> {
     let config = budget();
     let mut now = now();
-    let mut budget = Budget::new(config, now);
+    let mut budget = RetryBudget::new(config, now);
     let (mut looked, mut calls, mut drawn) = (now, Vec::new(), Vec::<Instant>::new());
     for step in steps {
         match *step {
@@ -221,7 +221,7 @@ fn a_budget_that_forgets_who_waits_is_rejected() {
 #[test]
 fn the_reserve_is_per_window() {
     let begun = now();
-    let mut budget = Budget::new(BudgetConfig { ratio: 1e-9, ..budget() }, begun);
+    let mut budget = RetryBudget::new(RetryBudgetConfig { ratio: 1e-9, ..budget() }, begun);
     let mut drawn = |at| (0..10).filter(|_| budget.draw(1, at).is_ok()).count();
     assert_eq!(drawn(begun), 3);
     assert_eq!(drawn(begun + 10 * SECOND - Duration::from_nanos(1)), 0);
@@ -233,7 +233,7 @@ fn the_reserve_is_per_window() {
 #[test]
 fn calls_pay_only_within_the_window() {
     let begun = now();
-    let mut budget = Budget::new(BudgetConfig { reserve: 0, ..budget() }, begun);
+    let mut budget = RetryBudget::new(RetryBudgetConfig { reserve: 0, ..budget() }, begun);
     let mut at = begun + 3600 * SECOND;
     // A call a second: ten in the window pay for two.
     assert!(budget.draw(3600, at).is_ok());
@@ -250,7 +250,7 @@ fn calls_pay_only_within_the_window() {
 #[test]
 fn a_storm_is_remembered_in_few_spans() {
     let begun = now();
-    let mut budget = Budget::new(BudgetConfig { ratio: 1e-9, ..budget() }, begun);
+    let mut budget = RetryBudget::new(RetryBudgetConfig { ratio: 1e-9, ..budget() }, begun);
     for call in 0..100_000_u64 {
         let _ = budget.draw(1, begun + Duration::from_micros(150 * call));
     }
@@ -263,7 +263,7 @@ fn a_storm_is_remembered_in_few_spans() {
 #[test]
 fn only_what_was_drawn_is_given_back() {
     let begun = now();
-    let mut budget = Budget::new(BudgetConfig { ratio: 1e-9, reserve: 1, ..budget() }, begun);
+    let mut budget = RetryBudget::new(RetryBudgetConfig { ratio: 1e-9, reserve: 1, ..budget() }, begun);
     budget.draw(1, begun).unwrap();
     budget.give_back(begun + SECOND);
     assert!(budget.draw(1, begun).is_err());
@@ -284,9 +284,9 @@ fn a_configuration_that_cannot_work_is_refused_by_name() {
         (RetryConfig { min_attempt: zero, ..config() }, "min_attempt"),
         (RetryConfig { jitter: Jitter::Proportional(0.0), ..config() }, "jitter.proportional"),
         (RetryConfig { jitter: Jitter::Proportional(1.1), ..config() }, "jitter.proportional"),
-        (budget(BudgetConfig { ratio: 0.0, ..BudgetConfig::default() }), "budget.ratio"),
-        (budget(BudgetConfig { ratio: f64::NAN, ..BudgetConfig::default() }), "budget.ratio"),
-        (budget(BudgetConfig { window: zero, ..BudgetConfig::default() }), "budget.window"),
+        (budget(RetryBudgetConfig { ratio: 0.0, ..RetryBudgetConfig::default() }), "budget.ratio"),
+        (budget(RetryBudgetConfig { ratio: f64::NAN, ..RetryBudgetConfig::default() }), "budget.ratio"),
+        (budget(RetryBudgetConfig { window: zero, ..RetryBudgetConfig::default() }), "budget.window"),
     ] {
         assert_eq!(config.validate().unwrap_err().field, field);
     }
@@ -319,7 +319,7 @@ fn the_printed_defaults_are_the_defaults() {
     assert_eq!((config.retries, config.base, config.cap), (3, SECOND, 30 * SECOND));
     assert_eq!((config.jitter, config.max_retry_after), (Jitter::Additive, 30 * SECOND));
     assert_eq!(config.min_attempt, Duration::from_millis(250));
-    assert_eq!(config.budget, Some(BudgetConfig { ratio: 0.2, reserve: 10, window: 10 * SECOND }));
+    assert_eq!(config.budget, Some(RetryBudgetConfig { ratio: 0.2, reserve: 10, window: 10 * SECOND }));
     let brisk = RetryConfig::brisk();
     assert_eq!((brisk.retries, brisk.base, brisk.cap), (2, SECOND / 2, 10 * SECOND));
     assert_eq!(brisk.jitter, Jitter::Proportional(0.1));

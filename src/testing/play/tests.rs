@@ -4,7 +4,7 @@ use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::testing::{Dialect, Reply, Trouble};
+use crate::testing::{ScriptedReply, Trouble, Wording};
 
 fn ask(path: &str) -> Request<Bytes> {
     let mut request = Request::new(Bytes::from_static(br#"{"stream": true}"#));
@@ -71,7 +71,7 @@ async fn a_slow_reader_does_not_hold_up_the_provider() {
 /// Scenario: refused, broken before the head, broken after the chunks, over. Expected: each MUST be told apart.
 #[tokio::test(start_paused = true)]
 async fn every_failure_is_told_apart() {
-    let cut = Step::sse(["a", "b"]).cut(1).end(End::Reset);
+    let cut = Step::sse(["a", "b"]).cut(1).end(BodyEnd::Reset);
     let player = player(Script::new([Step::refuse(), Step::reset().after(7), cut]));
     assert_eq!(told(&call(&player).await.expect_err("no reply")), Some(PlayError::Refused));
     assert_eq!(told(&call(&player).await.expect_err("no reply")), Some(PlayError::Reset));
@@ -132,16 +132,17 @@ async fn providers_share_a_journal_and_no_steps() {
 /// Scenario: one abstract answer, asked for in each protocol. Expected: each MUST be worded in its own.
 #[tokio::test(start_paused = true)]
 async fn a_line_is_worded_in_the_protocol_it_is_asked_in() {
-    let player = player(Script::default().then(Trouble::Overloaded).then(Reply::new("hi")).for_ever());
+    let player =
+        player(Script::default().then(Trouble::Overloaded).then(ScriptedReply::new("hi")).for_ever());
     let busy = player.clone().oneshot(ask("/v1/messages")).await.expect("a reply");
     assert_eq!(busy.status(), 529);
-    for (dialect, mark) in
-        Dialect::ALL.into_iter().zip(["[DONE]", "event: response.completed", "event: message_stop"])
+    for (wording, mark) in
+        Wording::ALL.into_iter().zip(["[DONE]", "event: response.completed", "event: message_stop"])
     {
         let reply =
-            player.clone().oneshot(ask(&format!("/v1{}?a=b", dialect.path()))).await.expect("a reply");
+            player.clone().oneshot(ask(&format!("/v1{}?a=b", wording.path()))).await.expect("a reply");
         let body = reply.into_body().collect().await.expect("a body").to_bytes();
-        assert!(String::from_utf8_lossy(&body).contains(mark), "{dialect:?}");
+        assert!(String::from_utf8_lossy(&body).contains(mark), "{wording:?}");
     }
 }
 

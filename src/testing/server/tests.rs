@@ -4,7 +4,7 @@ use flate2::read::GzDecoder;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{Dialect, Reply, Trouble};
+use crate::testing::{ScriptedReply, Trouble, Wording};
 
 async fn start(script: Script) -> Server {
     Server::start(script).await.expect("a port")
@@ -94,7 +94,7 @@ async fn a_packed_stream_is_flushed_chunk_by_chunk() {
 /// Scenario: a link that breaks after its chunks. Expected: all bytes MUST arrive first, then a reset.
 #[tokio::test]
 async fn a_reset_comes_after_the_last_bytes() {
-    let server = start(Script::new([Step::sse(["a"]).end(End::Reset)])).await;
+    let server = start(Script::new([Step::sse(["a"]).end(BodyEnd::Reset)])).await;
     let (heard, error) = exchange(&server).await;
     assert!(heard.ends_with("data: a\n\n\r\n"), "{heard}");
     assert_eq!(error, Some(io::ErrorKind::ConnectionReset));
@@ -163,13 +163,14 @@ async fn a_chunked_request_is_put_together() {
 /// as asked, and the last line MUST go on for ever.
 #[tokio::test]
 async fn one_script_speaks_three_protocols() {
-    let server = start(Script::default().then(Trouble::BadKey).then(Reply::words("a b")).for_ever()).await;
+    let server =
+        start(Script::default().then(Trouble::BadKey).then(ScriptedReply::words("a b")).for_ever()).await;
     assert!(exchange(&server).await.0.starts_with("HTTP/1.1 401"));
-    for dialect in Dialect::ALL {
-        let path = format!("/v1{}", dialect.path());
+    for wording in Wording::ALL {
+        let path = format!("/v1{}", wording.path());
         let (streamed, _) = hear(ask(&server, &path, r#"{"stream":true}"#).await).await;
-        assert!(String::from_utf8_lossy(&streamed).contains("text/event-stream"), "{dialect:?}");
+        assert!(String::from_utf8_lossy(&streamed).contains("text/event-stream"), "{wording:?}");
         let (whole, _) = hear(ask(&server, &path, "{}").await).await;
-        assert!(String::from_utf8_lossy(&whole).contains("\"a b\""), "{dialect:?}");
+        assert!(String::from_utf8_lossy(&whole).contains("\"a b\""), "{wording:?}");
     }
 }

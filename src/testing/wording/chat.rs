@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::super::step::Step;
-use super::Dialect;
-use super::reply::{Reply, Tokens, ToolCall};
+use super::Wording;
+use super::reply::{ScriptedReply, Tokens, ToolCall};
 use super::sheet::{Sheet, halves};
 
 /// The id of every reply.
 const ID: &str = "chatcmpl-scripted";
 
-pub(super) fn streamed(reply: &Reply) -> Step {
+pub(super) fn streamed(reply: &ScriptedReply) -> Step {
     let mut sheet = Sheet::default();
     let write = |sheet: &mut Sheet, after_ms, delta: Value, finish: Option<&str>| {
         let choices = json!([{ "index": 0, "delta": delta, "finish_reason": finish }]);
@@ -32,7 +32,7 @@ pub(super) fn streamed(reply: &Reply) -> Step {
         }
     }
     if let Some(trouble) = reply.trouble {
-        sheet.raw(trouble.frame(Dialect::Chat));
+        sheet.raw(trouble.frame(Wording::Chat));
         return sheet.done();
     }
     write(&mut sheet, 0, json!({}), Some(finish(reply)));
@@ -43,7 +43,7 @@ pub(super) fn streamed(reply: &Reply) -> Step {
     sheet.done()
 }
 
-pub(super) fn whole(reply: &Reply) -> Value {
+pub(super) fn whole(reply: &ScriptedReply) -> Value {
     let text = reply.text();
     let mut message = json!({ "role": "assistant", "content": (!text.is_empty()).then_some(text) });
     if let Some(reasoning) = &reply.reasoning {
@@ -57,12 +57,12 @@ pub(super) fn whole(reply: &Reply) -> Value {
     object(reply, "chat.completion", &choices, reply.usage.map_or(Value::Null, tokens))
 }
 
-fn chunk(reply: &Reply, choices: &Value, usage: Value) -> Value {
+fn chunk(reply: &ScriptedReply, choices: &Value, usage: Value) -> Value {
     object(reply, "chat.completion.chunk", choices, usage)
 }
 
 /// The frame of a reply or chunk. Where the counts are asked for, the chunks without them say null.
-fn object(reply: &Reply, kind: &str, choices: &Value, usage: Value) -> Value {
+fn object(reply: &ScriptedReply, kind: &str, choices: &Value, usage: Value) -> Value {
     let mut object =
         json!({ "id": ID, "object": kind, "created": 1, "model": reply.model, "choices": choices });
     if reply.usage.is_some() {
@@ -87,7 +87,7 @@ fn tokens(Tokens { input, output }: Tokens) -> Value {
     json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output })
 }
 
-fn finish(reply: &Reply) -> &'static str {
+fn finish(reply: &ScriptedReply) -> &'static str {
     match (reply.at_limit, reply.tools.is_empty()) {
         (true, _) => "length",
         (false, true) => "stop",

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::step::Step;
-use super::Dialect;
-use super::reply::Reply;
+use super::Wording;
+use super::reply::ScriptedReply;
 use super::sheet::{Sheet, halves};
 
 /// The id of every message.
@@ -14,7 +14,7 @@ const SIGNATURE: &str = "c2NyaXB0ZWQ=";
 /// The output tokens that stand in `message_start`, before anything was written.
 const FIRST_OUTPUT: u64 = 1;
 
-pub(super) fn streamed(reply: &Reply) -> Step {
+pub(super) fn streamed(reply: &ScriptedReply) -> Step {
     let mut sheet = Sheet::default();
     let mut message = json!({
         "id": ID, "type": "message", "role": "assistant", "model": reply.model,
@@ -36,7 +36,7 @@ pub(super) fn streamed(reply: &Reply) -> Step {
         }
     }
     if let Some(trouble) = reply.trouble {
-        sheet.raw(trouble.frame(Dialect::Messages));
+        sheet.raw(trouble.frame(Wording::Messages));
         return sheet.done();
     }
     let stop = json!({ "stop_reason": stop(reply), "stop_sequence": null });
@@ -49,7 +49,7 @@ pub(super) fn streamed(reply: &Reply) -> Step {
     sheet.done()
 }
 
-pub(super) fn whole(reply: &Reply) -> Value {
+pub(super) fn whole(reply: &ScriptedReply) -> Value {
     let mut content = Vec::new();
     if let Some(text) = &reply.reasoning {
         content.push(json!({ "type": "thinking", "thinking": text, "signature": SIGNATURE }));
@@ -72,7 +72,7 @@ pub(super) fn whole(reply: &Reply) -> Value {
 }
 
 /// The content blocks: how each begins, and its deltas.
-fn blocks(reply: &Reply) -> Vec<(Value, Vec<Value>)> {
+fn blocks(reply: &ScriptedReply) -> Vec<(Value, Vec<Value>)> {
     let mut blocks = Vec::new();
     if let Some(text) = &reply.reasoning {
         let begun = json!({ "type": "thinking", "thinking": "", "signature": "" });
@@ -93,7 +93,7 @@ fn blocks(reply: &Reply) -> Vec<(Value, Vec<Value>)> {
     blocks
 }
 
-fn stop(reply: &Reply) -> &'static str {
+fn stop(reply: &ScriptedReply) -> &'static str {
     match (reply.at_limit, reply.tools.is_empty()) {
         (true, _) => "max_tokens",
         (false, true) => "end_turn",

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::super::step::Step;
-use super::{Dialect, Trouble, chat, messages, responses};
+use super::{Trouble, Wording, chat, messages, responses};
 
 /// The model a reply names when the script names none.
 const MODEL: &str = "scripted";
 
 /// An answer: its text in the pieces it is streamed in, and what else a turn may hold.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct ScriptedReply {
     pub(super) pieces: Vec<String>,
     pub(super) pace_ms: u64,
     delay_ms: u64,
@@ -37,9 +37,9 @@ pub(super) struct ToolCall {
     pub(super) arguments: Value,
 }
 
-// === impl Reply ===
+// === impl ScriptedReply ===
 
-impl Reply {
+impl ScriptedReply {
     /// A text streamed in one piece.
     #[must_use]
     pub fn new(text: &str) -> Self {
@@ -125,23 +125,23 @@ impl Reply {
 
     /// The answer as an event stream.
     #[must_use]
-    pub fn streamed(&self, dialect: Dialect) -> Step {
-        let step = match dialect {
-            Dialect::Chat => chat::streamed(self),
-            Dialect::Responses => responses::streamed(self),
-            Dialect::Messages => messages::streamed(self),
+    pub fn streamed(&self, wording: Wording) -> Step {
+        let step = match wording {
+            Wording::Chat => chat::streamed(self),
+            Wording::Responses => responses::streamed(self),
+            Wording::Messages => messages::streamed(self),
         };
         step.after(self.delay_ms)
     }
 
     /// The answer as one JSON body.
     #[must_use]
-    pub fn whole(&self, dialect: Dialect) -> Step {
-        let step = match (self.trouble, dialect) {
-            (Some(trouble), _) => trouble.refused(dialect),
-            (None, Dialect::Chat) => Step::json(200, &chat::whole(self)),
-            (None, Dialect::Responses) => Step::json(200, &responses::whole(self)),
-            (None, Dialect::Messages) => Step::json(200, &messages::whole(self)),
+    pub fn whole(&self, wording: Wording) -> Step {
+        let step = match (self.trouble, wording) {
+            (Some(trouble), _) => trouble.refused(wording),
+            (None, Wording::Chat) => Step::json(200, &chat::whole(self)),
+            (None, Wording::Responses) => Step::json(200, &responses::whole(self)),
+            (None, Wording::Messages) => Step::json(200, &messages::whole(self)),
         };
         step.after(self.delay_ms)
     }

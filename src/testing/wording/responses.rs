@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::step::Step;
-use super::reply::{Reply, Tokens, ToolCall};
+use super::reply::{ScriptedReply, Tokens, ToolCall};
 use super::sheet::{Sheet, halves};
 
 /// The id of every response.
@@ -11,11 +11,11 @@ const ID: &str = "resp_scripted";
 
 /// A stream in the making: the sheet numbers the events, the items number themselves.
 struct Stream<'a> {
-    reply: &'a Reply,
+    reply: &'a ScriptedReply,
     sheet: Sheet,
 }
 
-pub(super) fn streamed(reply: &Reply) -> Step {
+pub(super) fn streamed(reply: &ScriptedReply) -> Step {
     let mut stream = Stream { reply, sheet: Sheet::default() };
     let begun = response(reply, "in_progress", &json!([]), &Value::Null);
     stream.event(0, "response.created", json!({ "response": begun }));
@@ -39,7 +39,7 @@ pub(super) fn streamed(reply: &Reply) -> Step {
     stream.sheet.done()
 }
 
-pub(super) fn whole(reply: &Reply) -> Value {
+pub(super) fn whole(reply: &ScriptedReply) -> Value {
     response(reply, status(reply), &items(reply).into(), &reply.usage.map_or(Value::Null, tokens))
 }
 
@@ -110,7 +110,7 @@ impl Stream<'_> {
 }
 
 /// The output items of a reply, whole.
-fn items(reply: &Reply) -> Vec<Value> {
+fn items(reply: &ScriptedReply) -> Vec<Value> {
     let reasoning = reply.reasoning.iter().map(|text| {
         json!({ "type": "reasoning", "id": "rs_scripted", "summary": [{ "type": "summary_text", "text": text }] })
     });
@@ -138,7 +138,7 @@ fn output_text(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [] })
 }
 
-fn response(reply: &Reply, status: &str, output: &Value, usage: &Value) -> Value {
+fn response(reply: &ScriptedReply, status: &str, output: &Value, usage: &Value) -> Value {
     let short = (status == "incomplete").then(|| json!({ "reason": "max_output_tokens" }));
     json!({
         "id": ID,
@@ -157,7 +157,7 @@ fn tokens(Tokens { input, output }: Tokens) -> Value {
     json!({ "input_tokens": input, "output_tokens": output, "total_tokens": input + output })
 }
 
-fn status(reply: &Reply) -> &'static str {
+fn status(reply: &ScriptedReply) -> &'static str {
     if reply.at_limit { "incomplete" } else { "completed" }
 }
 

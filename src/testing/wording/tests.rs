@@ -3,9 +3,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::Step;
 
-fn reply() -> Reply {
+fn reply() -> ScriptedReply {
     let call = json!({ "city": "Zürich" });
-    Reply::of(["Hel", "lo"]).usage(9, 3).reasoning("hm").calling("call_1", "look_up", call).pace(20)
+    ScriptedReply::of(["Hel", "lo"]).usage(9, 3).reasoning("hm").calling("call_1", "look_up", call).pace(20)
 }
 
 /// The events of a stream: name and data.
@@ -28,7 +28,7 @@ fn joined(events: &[(String, Value)], place: &str) -> String {
 /// Scenario: a full turn in Chat Completions. Expected: nameless chunks, counts with no choices, then `[DONE]`.
 #[test]
 fn a_chat_stream_is_well_formed() {
-    let events = events(&reply().streamed(Dialect::Chat));
+    let events = events(&reply().streamed(Wording::Chat));
     assert!(events.iter().all(|(name, _)| name.is_empty()));
     let delta = "/choices/0/delta";
     assert_eq!(joined(&events, &format!("{delta}/content")), "Hello");
@@ -45,7 +45,7 @@ fn a_chat_stream_is_well_formed() {
 /// Scenario: a full turn in Responses. Expected: numbered events in order, items opened and closed, one terminal.
 #[test]
 fn a_responses_stream_is_well_formed() {
-    let events = events(&reply().streamed(Dialect::Responses));
+    let events = events(&reply().streamed(Wording::Responses));
     for (nth, (name, data)) in events.iter().enumerate() {
         assert_eq!((&data["type"], &data["sequence_number"]), (&json!(name), &json!(nth)));
     }
@@ -60,7 +60,7 @@ fn a_responses_stream_is_well_formed() {
     assert_eq!(names[16..19], arguments);
     assert_eq!(names[19..], ["output_item.done", "completed"]);
     let last = &events[20].1["response"];
-    assert_eq!(last, &whole(&reply(), Dialect::Responses));
+    assert_eq!(last, &whole(&reply(), Wording::Responses));
     let kinds: Vec<_> = last["output"].as_array().expect("items").iter().map(|item| &item["type"]).collect();
     assert_eq!(kinds, ["reasoning", "message", "function_call"]);
 }
@@ -68,7 +68,7 @@ fn a_responses_stream_is_well_formed() {
 /// Scenario: a full turn in Messages. Expected: every block opened and closed, the counts cumulative at the end.
 #[test]
 fn a_messages_stream_is_well_formed() {
-    let events = events(&reply().streamed(Dialect::Messages));
+    let events = events(&reply().streamed(Wording::Messages));
     assert!(events.iter().all(|(name, data)| data["type"] == json!(name)));
     assert_eq!(joined(&events, "/delta/text"), "Hello");
     assert_eq!(joined(&events, "/delta/thinking"), "hm");
@@ -82,22 +82,22 @@ fn a_messages_stream_is_well_formed() {
     assert_eq!((&delta["usage"]["output_tokens"], last.as_str()), (&json!(3), "message_stop"));
 }
 
-fn whole(reply: &Reply, dialect: Dialect) -> Value {
-    serde_json::from_slice(&reply.whole(dialect).chunks[0].data).expect("JSON")
+fn whole(reply: &ScriptedReply, wording: Wording) -> Value {
+    serde_json::from_slice(&reply.whole(wording).chunks[0].data).expect("JSON")
 }
 
 /// Scenario: the same turn whole. Expected: text, call and counts MUST stand where each protocol has them.
 #[test]
 fn a_whole_reply_holds_the_same() {
-    let chat = whole(&reply(), Dialect::Chat);
+    let chat = whole(&reply(), Wording::Chat);
     assert_eq!(chat["choices"][0]["message"]["content"], "Hello");
     assert_eq!(chat["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "look_up");
-    let responses = whole(&reply().at_limit(), Dialect::Responses);
+    let responses = whole(&reply().at_limit(), Wording::Responses);
     assert_eq!(
         (&responses["status"], &responses["output"][1]["content"][0]["text"]),
         (&json!("incomplete"), &json!("Hello"))
     );
-    let messages = whole(&reply(), Dialect::Messages);
+    let messages = whole(&reply(), Wording::Messages);
     assert_eq!(
         (&messages["content"][1]["text"], &messages["content"][2]["input"]["city"]),
         (&json!("Hello"), &json!("Zürich"))
@@ -108,20 +108,20 @@ fn a_whole_reply_holds_the_same() {
 /// Scenario: an error after the text. Expected: it MUST be the last event, after all text, with no end before it.
 #[test]
 fn an_error_in_the_stream_is_the_last_word() {
-    for (dialect, text) in [
-        (Dialect::Chat, "/choices/0/delta/content"),
-        (Dialect::Responses, "/delta"),
-        (Dialect::Messages, "/delta/text"),
+    for (wording, text) in [
+        (Wording::Chat, "/choices/0/delta/content"),
+        (Wording::Responses, "/delta"),
+        (Wording::Messages, "/delta/text"),
     ] {
-        let events = events(&Reply::of(["a", "b"]).failing(Trouble::Overloaded).streamed(dialect));
-        assert_eq!(joined(&events, text), "ab", "{dialect:?}");
+        let events = events(&ScriptedReply::of(["a", "b"]).failing(Trouble::Overloaded).streamed(wording));
+        assert_eq!(joined(&events, text), "ab", "{wording:?}");
         let (name, last) = &events[events.len() - 1];
-        assert_eq!(last.get("error").is_some(), dialect != Dialect::Responses);
-        assert_eq!(name, if dialect == Dialect::Chat { "" } else { "error" });
+        assert_eq!(last.get("error").is_some(), wording != Wording::Responses);
+        assert_eq!(name, if wording == Wording::Chat { "" } else { "error" });
         for end in ["stop", "completed", "end_turn"] {
             assert!(
                 !events.iter().any(|(_, data)| data.to_string().contains(&format!("{end}\""))),
-                "{dialect:?}: {end}"
+                "{wording:?}: {end}"
             );
         }
     }
@@ -131,13 +131,13 @@ fn an_error_in_the_stream_is_the_last_word() {
 #[test]
 fn an_error_status_has_its_shape() {
     let busy = Trouble::RateLimited { retry_after: Some(2) };
-    for dialect in Dialect::ALL {
-        let step = busy.refused(dialect);
+    for wording in Wording::ALL {
+        let step = busy.refused(wording);
         assert_eq!((step.status.as_u16(), step.headers["retry-after"].as_bytes()), (429, &b"2"[..]));
         let body: Value = serde_json::from_slice(&step.chunks[0].data).expect("JSON");
-        assert_eq!(body["type"] == "error", dialect == Dialect::Messages);
+        assert_eq!(body["type"] == "error", wording == Wording::Messages);
         assert!(body["error"]["message"].is_string());
     }
-    assert_eq!(Trouble::Overloaded.refused(Dialect::Messages).status, 529);
-    assert!(!Trouble::QuotaSpent.refused(Dialect::Chat).headers.contains_key("retry-after"));
+    assert_eq!(Trouble::Overloaded.refused(Wording::Messages).status, 529);
+    assert!(!Trouble::QuotaSpent.refused(Wording::Chat).headers.contains_key("retry-after"));
 }

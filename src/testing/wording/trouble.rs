@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::super::step::Step;
-use super::Dialect;
+use super::Wording;
 use super::sheet::event;
 
 /// An error as a provider has it, before it is worded in any protocol.
@@ -37,13 +37,13 @@ pub enum Trouble {
 impl Trouble {
     /// The error as a reply of its own.
     #[must_use]
-    pub fn refused(self, dialect: Dialect) -> Step {
-        let body = match dialect {
-            Dialect::Chat => json!({ "error": self.openai("messages") }),
-            Dialect::Responses => json!({ "error": self.openai("input") }),
-            Dialect::Messages => self.anthropic(),
+    pub fn refused(self, wording: Wording) -> Step {
+        let body = match wording {
+            Wording::Chat => json!({ "error": self.openai("messages") }),
+            Wording::Responses => json!({ "error": self.openai("input") }),
+            Wording::Messages => self.anthropic(),
         };
-        let step = Step::json(self.status(dialect), &body);
+        let step = Step::json(self.status(wording), &body);
         match self {
             Self::RateLimited { retry_after: Some(seconds) } => {
                 step.header("retry-after", seconds.to_string())
@@ -54,11 +54,11 @@ impl Trouble {
 
     /// The error as an event in a stream that has begun.
     #[must_use]
-    pub fn frame(self, dialect: Dialect) -> Bytes {
-        match dialect {
-            Dialect::Chat => event(None, &json!({ "error": self.openai("messages") })),
-            Dialect::Responses => event(Some("error"), &self.frame_of_responses()),
-            Dialect::Messages => event(Some("error"), &self.anthropic()),
+    pub fn frame(self, wording: Wording) -> Bytes {
+        match wording {
+            Wording::Chat => event(None, &json!({ "error": self.openai("messages") })),
+            Wording::Responses => event(Some("error"), &self.frame_of_responses()),
+            Wording::Messages => event(Some("error"), &self.anthropic()),
         }
     }
 
@@ -69,10 +69,10 @@ impl Trouble {
         json!({ "type": "error", "code": code, "message": message, "param": null, "sequence_number": 0 })
     }
 
-    fn status(self, dialect: Dialect) -> u16 {
+    fn status(self, wording: Wording) -> u16 {
         match self {
             Self::RateLimited { .. } | Self::QuotaSpent => 429,
-            Self::Overloaded if dialect == Dialect::Messages => 529,
+            Self::Overloaded if wording == Wording::Messages => 529,
             Self::Overloaded => 503,
             Self::ServerError => 500,
             Self::BadRequest | Self::ContextFull => 400,

@@ -9,7 +9,7 @@ use super::sheet::event;
 /// A protocol, named as the case format names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[non_exhaustive]
-pub enum Dialect {
+pub enum Wording {
     /// OpenAI Chat Completions.
     #[serde(rename = "openai-chat")]
     Chat,
@@ -21,9 +21,9 @@ pub enum Dialect {
     Messages,
 }
 
-// === impl Dialect ===
+// === impl Wording ===
 
-impl Dialect {
+impl Wording {
     /// All three.
     pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 
@@ -40,7 +40,7 @@ impl Dialect {
     /// The protocol of a request path (no query).
     #[must_use]
     pub fn of_path(path: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dialect| path.ends_with(dialect.path()))
+        Self::ALL.into_iter().find(|wording| path.ends_with(wording.path()))
     }
 
     /// The bytes that show life in a stream of this protocol, and nothing else.
