@@ -115,15 +115,18 @@ where
 }
 
 /// So many requests a minute, and tokens without end; nobody waits.
-fn limits(requests: u32) -> TokenAwareRateLimitLayer {
-    let config = RateLimitConfig {
+fn quota(requests: u32) -> RateLimitConfig {
+    RateLimitConfig {
         requests_per_minute: Some(requests),
         tokens_per_minute: Some(u32::MAX),
         burst: Some(1.0),
         mode: Mode::Reject,
         ..RateLimitConfig::default()
-    };
-    TokenAwareRateLimitLayer::new(config)
+    }
+}
+
+fn limits(requests: u32) -> TokenAwareRateLimitLayer {
+    TokenAwareRateLimitLayer::new(quota(requests))
         .expect("it can work")
         .facts(&Facts::from_fn(|fact| _ = black_box(fact)))
 }
@@ -218,10 +221,10 @@ fn call_stack_committed(bencher: Bencher<'_, '_>) {
     calls(bencher, FailoverLayer::new([candidate(), candidate()]).layer(candidate()));
 }
 
-/// All layers of a stack as a file without a word has them, but for the budget, which so many calls would spend.
+/// All layers of a stack as a file without a word has them, but for budget and quota, which so many calls would spend.
 #[divan::bench(sample_size = CALLS)]
 fn call_whole_stack(bencher: Bencher<'_, '_>) {
-    let mut config = StackConfig::default();
+    let mut config = StackConfig { rate_limit: quota(u32::MAX), ..StackConfig::default() };
     config.bulkhead.budget = None;
     let facts = Facts::from_fn(|fact| _ = black_box(fact));
     let layers = Layers::new(config, &facts).expect("it can work");
