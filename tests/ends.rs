@@ -13,7 +13,7 @@ use support::{Act, Log, Script, Stage, ask, fail, request};
 use tokio::time::{Duration, advance};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt};
-use watertight::chat::{Ask, BoxReply, CallId, Level, Outcome, Reply, Request};
+use watertight::chat::{Ask, BoxReply, CallId, Cost, Level, Outcome, Reply, Request};
 use watertight::config::StackConfig;
 use watertight::event::{Fact, Facts};
 use watertight::failure::{Code, Failure};
@@ -116,11 +116,7 @@ async fn a_whole_stack_tells_one_end_a_call() {
     config.bulkhead.budget.as_mut().unwrap().tokens = 10;
     let (down, up) = (stage([Script::fails(Code::Server)]), stage([Script::says("!")]));
     let mut stack = Layers::new(config, &facts).unwrap().over([("down", down), ("up", up)]).unwrap();
-    let request = |input| {
-        let mut cost = watertight::chat::Cost::default();
-        cost.input = input;
-        request().attach(cost)
-    };
+    let request = |input| request().attach(Cost { input, output: None });
     let first = request(10);
     let id = first.call().id;
     ask(&mut stack, first).await.1.unwrap();

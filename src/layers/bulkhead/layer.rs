@@ -62,7 +62,7 @@ impl BulkheadLayer {
         Ok(Self { bulkhead: Bulkhead::new(Shared { name: GATE.into(), config, facts: Facts::default() }) })
     }
 
-    /// Names it in facts and refusals. Its slots are new ones.
+    /// Names it in facts and refusals. Its slots are new ones, as many as configured.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         let Shared { config, facts, .. } = self.bulkhead.shared();
@@ -70,7 +70,7 @@ impl BulkheadLayer {
         Self { bulkhead: Bulkhead::new(Shared { name: name.into(), config, facts }) }
     }
 
-    /// Tells facts to this sink. Its slots are new ones.
+    /// Tells facts to this sink. Its slots are new ones, as many as configured.
     #[must_use]
     pub fn facts(self, facts: &Facts) -> Self {
         let Shared { name, config, .. } = self.bulkhead.shared();

@@ -57,7 +57,7 @@ impl<S> FailoverLayer<S> {
         Self { others, shared: Arc::new(shared) }
     }
 
-    /// Describes the candidates, the service that the layer is put on first.
+    /// Describes the candidates, the service that the layer is put on first. What is known of them starts anew.
     ///
     /// # Errors
     /// If there are not as many as services, one is named twice, or protocols differ where one is demanded.
@@ -69,7 +69,7 @@ impl<S> FailoverLayer<S> {
         self.rebuild(self.shared.config.clone(), candidates, self.shared.facts.clone())
     }
 
-    /// Takes this configuration.
+    /// Takes this configuration. What is known of the candidates starts anew.
     ///
     /// # Errors
     /// If a field cannot work, or protocols differ where one is demanded.
@@ -84,7 +84,7 @@ impl<S> FailoverLayer<S> {
         self.shared.lock().snapshot(&self.shared.candidates, now())
     }
 
-    /// Tells facts to this sink.
+    /// Tells facts to this sink. What is known of the candidates starts anew.
     #[must_use]
     pub fn facts(self, facts: &Facts) -> Self {
         let (config, candidates) = (self.shared.config.clone(), self.shared.candidates.clone());
