@@ -35,9 +35,8 @@
 //! [`ResetLayer`](crate::layers::ResetLayer) is opt-in, since it changes what a reply is: callers must throw away what
 //! they have shown. A section `[reset]` in the configuration switches it on, with its defaults where it is empty.
 //!
-//! [`ShortenLayer`](crate::layers::ShortenLayer) stands in no [`Layers`], and no file can switch it on: what may be left
-//! out of a conversation only its owner knows, and says in code. A stack with it is built by hand, shortening around a
-//! provider's retry.
+//! [`ShortenLayer`](crate::layers::ShortenLayer) is opt-in, too, and no file can switch it on: what may be left out of a
+//! conversation only its owner knows, and says in code, to [`Layers::over_shortening`].
 //!
 //! # Right and wrong orders
 //!
@@ -55,6 +54,10 @@
 //! *Why does a stream start over inside the bulkhead, and outside failover?* It is the same call of the same caller, in
 //! the same place. And the fresh start has all candidates again, the one that died perhaps resting by then. Outside the
 //! ladder a partial result would end the call before it could start over.
+//!
+//! *Why is a request made smaller around a provider's retry?* Its retries are for the same request; the smaller one has
+//! its own, and breaker and limiter see each attempt. Inside failover it is tried before another provider is asked: where
+//! one with a larger window stands behind, and should have the whole, leave it out.
 //!
 //! *Why are the clocks inside everything?* A wait in a limiter's line is no slowness of the provider. Outside the
 //! limiter the first clock would run while the call waits for its turn, and a busy limiter would open the breaker.
@@ -94,4 +97,6 @@ pub use answer::{UnfailingBody, status_of};
 pub use axum::{Fallible, FallibleFuture, ForAxum, Unfailing, UnfailingFuture, for_axum};
 pub use build::Layers;
 pub use builder::ServiceBuilderExt;
-pub use whole::{Attempts, ProviderLayers, ProviderSnapshot, Stack, StackSnapshot, Whole};
+pub use whole::{
+    Attempts, ProviderLayers, ProviderSnapshot, ShorteningStack, Stack, StackOver, StackSnapshot, Whole,
+};

@@ -23,6 +23,7 @@ use watertight::key::Caller;
 use watertight::layers::bulkhead::{BudgetConfig, BulkheadConfig};
 use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::degradation::DegradationConfig;
+use watertight::layers::failover::Candidate;
 use watertight::layers::rate_limit::{Mode, RateLimitConfig};
 use watertight::layers::reset::ResetConfig;
 use watertight::layers::retry::{Jitter, RetryConfig};
@@ -277,6 +278,43 @@ async fn a_stream_starts_over_where_the_configuration_says_so() {
         assert_eq!(of_the_call.collect::<Vec<_>>(), told_names);
         assert_eq!(log.open(), 0);
         assert!(stack.snapshot().bulkhead.states.iter().all(|state| state.in_flight == 0));
+    }
+}
+
+/// Scenario: a provider finds a request too long, and the smaller one fits, fails once, or is too long, too; another
+/// provider stands behind.
+/// Expected: the smaller one MUST be tried at the same provider, with retries of its own, before the other is asked; what
+/// is too long twice MUST go on to the other, whose window is larger.
+#[tokio::test(start_paused = true)]
+async fn a_request_is_made_smaller_where_the_stack_is_told_how() {
+    let long = || Script::fails(Code::ContextLength);
+    for (scripts, asked, answer) in [
+        (vec![long(), Script::says("!")], vec!["a", "a"], "a!"),
+        (vec![long(), Script::fails(Code::Server), Script::says("!")], vec!["a", "a", "a"], "a!"),
+        (vec![long(), long()], vec!["a", "a", "b"], "b!"),
+    ] {
+        let log = Log::default();
+        let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = Arc::clone(&sizes);
+        let smaller = move |mut request: Request, _: Failure| {
+            seen.lock().unwrap().push(request.messages.len());
+            let old = request.messages.len() / 2;
+            request.edit().messages.drain(..old);
+            ready(Some(request))
+        };
+        let providers = [("a", scripts, 10_000), ("b", vec![Script::says("!")], 20_000)];
+        let providers = providers.map(|(name, scripts, window)| {
+            (Candidate::new(name).window(window), Stage::new(name, &log, scripts))
+        });
+        let retry = RetryConfig { jitter: Jitter::None, ..RetryConfig::default() };
+        let layers = Layers::new(StackConfig { retry, ..StackConfig::default() }, &Facts::default());
+        let mut stack = layers.unwrap().over_shortening(providers, smaller).unwrap();
+        let request = request().user("one").user("two").user("three");
+        let turns = request.messages.len();
+        assert_eq!(ask(&mut stack, request).await.0, answer);
+        assert_eq!(log.calls(), asked);
+        assert_eq!(*sizes.lock().unwrap(), [turns], "it is made smaller once");
+        assert_eq!(stack.providers().len(), 2);
     }
 }
 

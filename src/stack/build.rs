@@ -12,10 +12,10 @@ use crate::layers::failover::Candidate;
 use crate::layers::reset::ResetConfig;
 use crate::layers::{
     BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer,
-    RetryLayer, TokenAwareRateLimitLayer,
+    RetryLayer, ShortenLayer, TokenAwareRateLimitLayer,
 };
 
-use super::whole::{Attempts, ProviderLayers, Stack};
+use super::whole::{Attempts, ProviderLayers, ShorteningStack, Stack, StackOver};
 
 /// The layers of a stack before it stands over providers. The outer two may be replaced: a ladder with more rungs, or a
 /// bulkhead that others share.
@@ -71,19 +71,73 @@ impl Layers {
     /// # Errors
     /// If there is no provider, two have one name, the configuration names one that is not there, or the ladder names
     /// models or tools for which it has no service.
-    pub fn over<C, P>(self, providers: impl IntoIterator<Item = (C, P)>) -> Result<Stack<P>, ConfigError>
+    pub fn over<N, P>(self, providers: impl IntoIterator<Item = (N, P)>) -> Result<Stack<P>, ConfigError>
     where
-        C: Into<Candidate>,
+        N: Into<Candidate>,
         P: Clone,
+    {
+        self.assemble(providers, |attempts| attempts)
+    }
+
+    /// The same; a request that a provider finds too long is made smaller with this, and tried there once more, before
+    /// another provider is asked. See [`Shorten`](crate::layers::retry::Shorten).
+    ///
+    /// ```
+    /// # use tower::util::BoxCloneSyncService;
+    /// # use watertight::chat::{BoxReply, Request};
+    /// # use watertight::config::StackConfig;
+    /// # use watertight::event::Facts;
+    /// # use watertight::failure::{ConfigError, Failure};
+    /// # use watertight::stack::Layers;
+    /// # type Provider = BoxCloneSyncService<Request, BoxReply, Failure>;
+    /// # fn build(config: StackConfig, provider: Provider) -> Result<(), ConfigError> {
+    /// // Of a question alone nothing can be left out; else the oldest half goes.
+    /// let newer = async |mut request: Request, _: Failure| {
+    ///     let old = request.messages.len() / 2;
+    ///     request.edit().messages.drain(..old);
+    ///     (old > 0).then_some(request)
+    /// };
+    /// let layers = Layers::new(config, &Facts::default())?;
+    /// let stack = layers.over_shortening([("first", provider)], newer)?;
+    /// # let _ = stack;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`over`](Self::over).
+    pub fn over_shortening<N, P, F>(
+        self,
+        providers: impl IntoIterator<Item = (N, P)>,
+        shorten: F,
+    ) -> Result<ShorteningStack<P, F>, ConfigError>
+    where
+        N: Into<Candidate>,
+        P: Clone,
+        F: Clone,
+    {
+        let shortening = ShortenLayer::new(shorten);
+        self.assemble(providers, |attempts| shortening.layer(attempts))
+    }
+
+    /// Puts the layers over providers, each with its own, and with what `finish` puts around those.
+    fn assemble<N, P, C>(
+        self,
+        providers: impl IntoIterator<Item = (N, P)>,
+        finish: impl Fn(Attempts<P>) -> C,
+    ) -> Result<StackOver<C>, ConfigError>
+    where
+        N: Into<Candidate>,
+        P: Clone,
+        C: Clone,
     {
         self.check_ladder()?;
         let (mut names, mut kept, mut chains) = (Vec::new(), Vec::new(), Vec::new());
         for (candidate, provider) in providers {
             let candidate = candidate.into();
-            let (layers, chain) = self.chain(&candidate.name, provider)?;
+            let (layers, attempts) = self.chain(&candidate.name, provider)?;
             names.push(candidate);
             kept.push(layers);
-            chains.push(chain);
+            chains.push(finish(attempts));
         }
         let unknown = |name: &&String| !names.iter().any(|candidate| *candidate.name == ***name);
         if let Some(name) = self.config.providers.keys().find(unknown) {
@@ -99,7 +153,7 @@ impl Layers {
         let service = reset.layer(failover.layer(first));
         let Self { degradation, bulkhead, .. } = self;
         let service = degradation.layer(bulkhead.layer(service));
-        Ok(Stack { service, degradation, bulkhead, failover, providers: kept.into() })
+        Ok(StackOver { service, degradation, bulkhead, failover, providers: kept.into() })
     }
 
     /// A rung that a file names and nobody serves would be missing, silently, when it is needed.

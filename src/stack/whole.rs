@@ -15,7 +15,7 @@ use crate::layers::degradation::{self, Degrading};
 use crate::layers::failover::{Failover, FailoverSnapshot};
 use crate::layers::rate_limit::{RateLimit, RateLimitSnapshot};
 use crate::layers::reset::Resetting;
-use crate::layers::retry::{Retry, RetrySnapshot};
+use crate::layers::retry::{Retry, RetrySnapshot, Shortening};
 use crate::layers::timeout::DualClockTimeout;
 use crate::layers::{
     BulkheadLayer, CircuitBreakerLayer, DegradationLayer, FailoverLayer, RetryLayer, TokenAwareRateLimitLayer,
@@ -24,15 +24,21 @@ use crate::layers::{
 /// One provider with its layers, from the outside in.
 pub type Attempts<P> = Retry<Gate<Gate<DualClockTimeout<P>, RateLimit>, CircuitBreaker>>;
 
-/// A whole stack, from the outside in.
-pub type Whole<P> = Degrading<Gate<Resetting<Failover<Attempts<P>>>, Bulkhead>>;
+/// The layers above the candidates of a stack, from the outside in.
+pub type Whole<C> = Degrading<Gate<Resetting<Failover<C>>, Bulkhead>>;
 
-/// A stack over its providers: a service, and the layers in it to look at. Clones share everything.
-pub struct Stack<P> {
-    pub(super) service: Whole<P>,
+/// A stack over its providers.
+pub type Stack<P> = StackOver<Attempts<P>>;
+
+/// A stack over its providers, at each of which a request that is too long is made smaller and tried once more.
+pub type ShorteningStack<P, F> = StackOver<Shortening<Attempts<P>, F>>;
+
+/// A stack over candidates: a service, and the layers in it to look at. Clones share everything.
+pub struct StackOver<C> {
+    pub(super) service: Whole<C>,
     pub(super) degradation: DegradationLayer,
     pub(super) bulkhead: BulkheadLayer,
-    pub(super) failover: FailoverLayer<Attempts<P>>,
+    pub(super) failover: FailoverLayer<C>,
     pub(super) providers: Arc<[ProviderLayers]>,
 }
 
@@ -78,9 +84,9 @@ pub struct ProviderSnapshot {
     pub rate_limit: RateLimitSnapshot,
 }
 
-// === impl Stack ===
+// === impl StackOver ===
 
-impl<P: Clone> Stack<P> {
+impl<C: Clone> StackOver<C> {
     /// The layers of each provider, in order.
     #[must_use]
     pub fn providers(&self) -> &[ProviderLayers] {
@@ -112,18 +118,18 @@ impl<P: Clone> Stack<P> {
 
     /// The service alone.
     #[must_use]
-    pub fn into_service(self) -> Whole<P> {
+    pub fn into_service(self) -> Whole<C> {
         self.service
     }
 }
 
-impl<P> Service<Request> for Stack<P>
+impl<C> Service<Request> for StackOver<C>
 where
-    Whole<P>: Service<Request>,
+    Whole<C>: Service<Request>,
 {
-    type Response = <Whole<P> as Service<Request>>::Response;
-    type Error = <Whole<P> as Service<Request>>::Error;
-    type Future = <Whole<P> as Service<Request>>::Future;
+    type Response = <Whole<C> as Service<Request>>::Response;
+    type Error = <Whole<C> as Service<Request>>::Error;
+    type Future = <Whole<C> as Service<Request>>::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.service.poll_ready(cx)
@@ -134,7 +140,7 @@ where
     }
 }
 
-impl<P: Clone> Clone for Stack<P> {
+impl<C: Clone> Clone for StackOver<C> {
     fn clone(&self) -> Self {
         Self {
             service: self.service.clone(),
@@ -146,7 +152,7 @@ impl<P: Clone> Clone for Stack<P> {
     }
 }
 
-impl<P> fmt::Debug for Stack<P> {
+impl<C> fmt::Debug for StackOver<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stack").field("providers", &self.providers).finish_non_exhaustive()
     }
