@@ -42,8 +42,9 @@ pin_project! {
     pub struct ResponseFuture<S: Service<R>, R> {
         #[pin]
         call: S::Future,
-        // What a restart needs, taken when the response is there; nothing where there is to be none.
-        again: Option<(Arc<Plan>, S, R)>,
+        // What a restart needs, taken when the response is there; nothing where there is to be none. Boxed here already,
+        // so that a call without restarts is no larger than one without this layer.
+        again: Option<Box<Again<S, R>>>,
     }
 }
 
@@ -92,11 +93,21 @@ where
         self.inner.poll_ready(cx)
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, request: R) -> Self::Future {
-        let restarts = self.plan.config.resets > 0;
-        let again = restarts.then(|| (Arc::clone(&self.plan), self.inner.clone(), request.clone()));
+        let again = if self.plan.config.resets > 0 { Some(self.again(&request)) } else { None };
         ResponseFuture { call: self.inner.call(request), again }
+    }
+}
+
+impl<S: Clone> Resetting<S> {
+    /// What a restart of this call needs.
+    #[inline(never)]
+    fn again<R: Clone>(&self, request: &R) -> Box<Again<S, R>>
+    where
+        S: Service<R>,
+    {
+        Box::new(Again::new(Arc::clone(&self.plan), self.inner.clone(), request.clone()))
     }
 }
 
@@ -113,13 +124,11 @@ where
 
     /// # Panics
     /// When polled after it was ready, as any future may.
-    #[inline]
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let reply = ready!(this.call.poll(cx))?;
-        let again = this.again.take();
-        let again = again.map(|(plan, service, request)| Box::new(Again::new(plan, service, request)));
-        let output = reply.has_begun();
+        let (output, again) = (reply.has_begun(), this.again.take());
         Poll::Ready(Ok(reply.wrap(|events| Restarting::new(output, events, again))))
     }
 }

@@ -48,7 +48,7 @@ enum Step<F, T> {
 
 impl<S: Service<R>, R, E, W> Restarting<S, R, E, W> {
     /// `output` says whether some was read ahead, which does not pass here again.
-    #[inline]
+    #[inline(always)]
     pub(super) const fn new(output: bool, first: Watching<E, W>, again: Option<Box<Again<S, R>>>) -> Self {
         Self { first: Some(first), output, again }
     }
