@@ -1,7 +1,10 @@
 //! Accounts in the memory of this process.
 
 use super::sync::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::cell::LazyCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use once_cell::race::OnceBox;
 
 use crate::chat::{Dimension, Limits};
 use crate::time::Instant;
@@ -23,7 +26,7 @@ pub struct Memory(Arc<Mutex<Option<Arc<Plan>>>>);
 pub struct MemoryLedger {
     plan: Arc<Plan>,
     words: Words,
-    told: OnceLock<Box<Told>>,
+    told: OnceBox<Told>,
 }
 
 // === impl Memory ===
@@ -47,7 +50,7 @@ impl Store for Memory {
 impl MemoryLedger {
     fn of(plan: Arc<Plan>, now: Instant) -> Self {
         let words = Words::new(&plan, plan.tick(now));
-        Self { plan, words, told: OnceLock::new() }
+        Self { plan, words, told: OnceBox::new() }
     }
 
     /// Where what is told of this key is kept.
@@ -155,20 +158,18 @@ impl Ledger for MemoryLedger {
     }
 
     #[inline]
-    fn give_back(&self, costs: &Costs) {
-        self.put_back(usize::MAX, costs);
-        if let Some(told) = self.told.get() {
-            told.change(|of| costs.of(of).into());
-        }
-    }
-
-    fn owe(&self, costs: &Costs, now: Instant) {
-        let now = self.anchor(now);
+    fn settle(&self, reserved: &Costs, used: &Costs, clock: impl FnOnce() -> Instant) {
+        let now = LazyCell::new(|| self.anchor(clock()));
         for (meter, word) in self.meters() {
-            meter.bucket(word).owe(costs.of(meter.dimension()), now);
+            let (reserved, used) = (reserved.of(meter.dimension()), used.of(meter.dimension()));
+            match used.checked_sub(reserved) {
+                None => meter.bucket(word).give_back(reserved - used),
+                Some(0) => {}
+                Some(owed) => meter.bucket(word).owe(owed, *now),
+            }
         }
         if let Some(told) = self.told.get() {
-            told.change(|of| -i64::from(costs.of(of)));
+            told.change(|of| i64::from(reserved.of(of)) - i64::from(used.of(of)));
         }
     }
 

@@ -149,14 +149,7 @@ impl<K: Store> Observer for Reservation<K> {
 
     fn settle(self, how: End<'_>) {
         let state = &self.state;
-        let used = self.used(how);
-        let (back, owed) = (self.costs.less(&used), used.less(&self.costs));
-        if !back.is_nothing() {
-            state.ledger.give_back(&back);
-        }
-        if !owed.is_nothing() {
-            state.ledger.owe(&owed, now());
-        }
+        state.ledger.settle(&self.costs, &self.used(how), now);
         match how {
             End::Completed(Some(usage)) => {
                 let estimated = (!self.counted).then_some(self.costs.input);

@@ -93,7 +93,7 @@ impl<K: Store> Waiter<K> {
         let (state, now) = (self.state(), now());
         let promise = state.ledger.promise(&self.asked.costs, &Default::default(), now).ok();
         let wait = promise.map(|promise| promise.saturating_duration_since(now));
-        state.full(self.asked.call, wait.filter(|wait| !wait.is_zero()))
+        state.full(self.asked.call, wait)
     }
 }
 
@@ -131,9 +131,7 @@ pub(super) fn line_up<K: Store>(
     let last = call.first_output_by().map_or(last, |by| by.min(last));
     let may_wait = call.patient && config.mode == Mode::Wait && state.line.waiting() < config.max_waiting;
     if !may_wait || promise > last {
-        // Where a slot is all that lacks, nobody knows when one comes back.
-        let wait = promise.saturating_duration_since(now);
-        return Admit::Refused(state.full(call.id, Some(wait).filter(|wait| !wait.is_zero())));
+        return Admit::Refused(state.full(call.id, Some(promise.saturating_duration_since(now))));
     }
     let asked = Asked { call: call.id, costs, counted, since: now, last };
     Admit::Wait(Box::pin(Waiter::join(state, asked).admitted()))
