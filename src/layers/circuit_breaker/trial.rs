@@ -15,7 +15,7 @@ use super::word::Counted;
 use super::words::{Report, Verdict};
 
 /// Bytes of a token of ordinary text, near enough for what was burnt.
-const BYTES_PER_TOKEN: u64 = 4;
+const BYTES_PER_TOKEN: u32 = 4;
 
 /// What a call holds from its admission to its end. See the [module](super).
 #[derive(Debug)]
@@ -24,13 +24,15 @@ pub struct Trial {
     call: CallId,
     /// Where first outputs are timed: when the call began.
     begun: u64,
-    /// Where failures are weighed: what its input likely was.
+    /// Where failures are weighed: what its input likely was, until it is told.
     input: u32,
-    /// Bytes of output seen.
+    /// Bytes of output seen, or as many as a told output stands for.
     output: u32,
     ticket: Option<Ticket>,
     generation: u16,
     has_output: bool,
+    /// Whether the provider told what is used.
+    is_told: bool,
     slow: bool,
     /// Whether clocks further in found that it crawls.
     crawls: bool,
@@ -57,6 +59,7 @@ impl Trial {
             ticket,
             generation,
             has_output: false,
+            is_told: false,
             slow: false,
             crawls: false,
             state,
@@ -85,6 +88,15 @@ impl Trial {
         {
             self.succeeded(usage);
         }
+    }
+
+    /// Takes in what was used so far.
+    #[cold]
+    fn tell(&mut self, usage: Usage) {
+        let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        self.is_told = true;
+        self.input = tokens(usage.input);
+        self.output = self.output.max(tokens(usage.output).saturating_mul(BYTES_PER_TOKEN));
     }
 
     /// A call that completed, of which the circuit must hear: a success, unless it came at a crawl.
@@ -117,14 +129,15 @@ impl Trial {
         }
     }
 
-    /// The tokens that are paid and lost. A refusal burns nothing, whatever its body says.
+    /// The tokens that are paid and lost. A refusal burns nothing, whatever its body says; what is told to be used is
+    /// paid.
     fn burnt(&self, failure: &Failure) -> u64 {
         let refused =
             failure.status().is_some_and(|status| status.is_client_error() || status.is_server_error());
-        if !self.has_output || refused {
+        if !self.is_told && (!self.has_output || refused) {
             return 0;
         }
-        u64::from(self.input) + u64::from(self.output) / BYTES_PER_TOKEN
+        u64::from(self.input) + u64::from(self.output / BYTES_PER_TOKEN)
     }
 
     /// Tells the circuit, unless that changes nothing: a probe gives its place back in any case.
@@ -168,13 +181,16 @@ fn input<R: Ask>(request: &R) -> u32 {
 impl Observer for Trial {
     #[inline]
     fn see(&mut self, sign: Sign) {
-        if let Sign::Output(bytes) = sign {
-            self.output = self.output.saturating_add(bytes);
-            if !self.has_output {
-                self.begin();
+        match sign {
+            Sign::Output(bytes) => {
+                self.output = self.output.saturating_add(bytes);
+                if !self.has_output {
+                    self.begin();
+                }
             }
-        } else {
-            self.crawls |= sign == Sign::Crawling;
+            Sign::Usage(usage) => self.tell(usage),
+            Sign::Crawling => self.crawls = true,
+            _ => {}
         }
     }
 

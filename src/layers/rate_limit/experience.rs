@@ -1,7 +1,7 @@
 //! What calls taught, for all to read without a lock.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use once_cell::race::OnceBox;
 
