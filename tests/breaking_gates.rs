@@ -898,7 +898,7 @@ fn worn(seed: u64, start: Instant) -> (impl Ledger, Instant) {
     (ledger, now)
 }
 
-/// Whether a refusal that says `T` is one until then and no longer. At a slow rate a nanosecond a token is rounded up.
+/// Whether a refusal that says `T` is one until then, to the nanosecond, and no longer.
 fn is_exact(seed: u64, start: Instant, from: fn(Duration) -> Duration) -> bool {
     let tokens = 1 + u32::try_from(seed % 700).unwrap();
     let costs = Costs { requests: 1, input: tokens, output: 0, tokens };
@@ -908,12 +908,12 @@ fn is_exact(seed: u64, start: Instant, from: fn(Duration) -> Duration) -> bool {
     };
     let (Err(Short::Until(until)), now) = after(Duration::ZERO) else { return true };
     let wait = from(until.duration_since(now));
-    let early = wait.saturating_sub(Duration::from_micros(100));
+    let early = wait.saturating_sub(Duration::from_nanos(1));
     after(wait).0.is_ok() && (early.is_zero() || after(early).0.is_err())
 }
 
 /// Scenario: thousands of ledgers after whatever they went through, and a call that is refused until an instant; and the
-/// same with instants that are a millisecond off, either way.
+/// same with instants that are a nanosecond off, either way.
 /// Expected: the call MUST be granted then, and not before; the twins MUST be found out.
 #[tokio::test(start_paused = true)]
 async fn refused_until_is_until_whatever_came_before() {
@@ -921,8 +921,6 @@ async fn refused_until_is_until_whatever_came_before() {
     for seed in 0..6_000 {
         assert!(is_exact(seed, start, |wait| wait), "seed {seed}");
     }
-    assert!(
-        (0..100).any(|seed| !is_exact(seed, start, |wait| wait.saturating_sub(Duration::from_millis(1))))
-    );
-    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait + Duration::from_millis(1))));
+    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait.saturating_sub(Duration::from_nanos(1)))));
+    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait + Duration::from_nanos(1))));
 }

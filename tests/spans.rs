@@ -41,8 +41,7 @@ async fn fields(script: Script) -> BTreeMap<String, String> {
 async fn fields_of(protocol: Protocol, script: Script) -> BTreeMap<String, String> {
     let fields = Fields::default();
     let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(fields.clone()));
-    let profile = Profile::new("house", protocol, "http://house.test")
-        .with_key("sk-house-0123456789abcdef");
+    let profile = Profile::new("house", protocol, "http://house.test").with_key("sk-house-0123456789abcdef");
     let provider = Provider::over(Player::new(script, &Journal::new()), profile).unwrap();
     let request = Request::new("small").user("a secret question").streaming();
     if let Ok(reply) = provider.oneshot(request).await {
@@ -89,7 +88,8 @@ async fn a_span_carries_the_conventional_names() {
 /// Expected: the span MUST carry the input that was told beside the error.
 #[tokio::test(start_paused = true)]
 async fn a_span_of_a_broken_answer_carries_what_was_told() {
-    let broken = Reply::words("one two three").usage(12, 5).streamed(Dialect::Messages).cut(4).end(End::Reset);
+    let broken =
+        Reply::words("one two three").usage(12, 5).streamed(Dialect::Messages).cut(4).end(End::Reset);
     let fields = fields_of(Protocol::AnthropicMessages, Script::new([broken])).await;
     assert_eq!(fields["gen_ai.usage.input_tokens"], "12", "{fields:?}");
     assert_eq!(fields["otel.status_code"], "ERROR");

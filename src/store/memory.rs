@@ -122,6 +122,7 @@ impl MemoryLedger {
     /// The first instant at which every dimension has what is asked.
     fn until(&self, costs: &Costs, ahead: &Ahead, now: u64) -> Result<u64, Short> {
         let special = self.special(now);
+        let slow_until = self.told.get().and_then(|told| told.special.slow_until());
         let mut until = now.max(self.frozen());
         for (meter, word) in self.meters() {
             let (dimension, cost) = (meter.dimension(), costs.of(meter.dimension()));
@@ -129,9 +130,8 @@ impl MemoryLedger {
                 return Err(Short::Never { dimension, capacity: meter.capacity().into() });
             }
             let count = u64::from(cost.max(1)) + ahead.of(dimension);
-            let bucket = meter.bucket(word);
-            let hastened = |plain| self.told.get().map_or(plain, |told| told.special.hastened(plain));
-            until = until.max(bucket.grown(count, now, hastened));
+            let next = slow_until.map(|slow_until| (slow_until, meter.period(1.0)));
+            until = until.max(meter.bucket(word).grown(count, now, next));
         }
         for (dimension, gauge) in special.iter().flat_map(|told| &told.gauges) {
             until = until.max(gauge.until(u64::from(costs.of(*dimension)) + ahead.of(*dimension), now));
@@ -176,12 +176,12 @@ impl Ledger for MemoryLedger {
     fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated> {
         let _ = self.special(self.tick(now));
         let own = self.told();
-        let (heed, now) = (Heed { headroom, slow: own.special.is_slow() }, self.anchor(now));
+        let (heed, now) = (Heed { headroom, share: own.special.share() }, self.anchor(now));
         // A limit of zero is a mistake, and takes the figures beside it along.
         let told = limits.windows().iter().filter(|window| window.limit != Some(0));
         told.filter_map(|window| match self.meters().find(|(m, _)| m.dimension() == window.dimension) {
             Some((meter, word)) => meter.calibrate(word, window, heed, now),
-            None => own.note(window, now),
+            None => own.note(window, headroom, now),
         })
         .collect()
     }
