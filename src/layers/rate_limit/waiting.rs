@@ -127,12 +127,14 @@ pub(super) fn line_up<K: Store>(
         }
     };
     let config = &state.terms.config;
-    let last = after(now, config.acquire_timeout);
-    let last = call.first_output_by().map_or(last, |by| by.min(last));
     let may_wait = call.patient && config.mode == Mode::Wait && state.line.waiting() < config.max_waiting;
-    if !may_wait || promise > last {
+    let last = may_wait.then(|| {
+        let last = after(now, config.acquire_timeout);
+        call.first_output_by().map_or(last, |by| by.min(last))
+    });
+    let Some(last) = last.filter(|last| promise <= *last) else {
         return Admit::Refused(state.full(call.id, Some(promise.saturating_duration_since(now))));
-    }
+    };
     let asked = Asked { call: call.id, costs, counted, since: now, last };
     Admit::Wait(Box::pin(Waiter::join(state, asked).admitted()))
 }
