@@ -395,13 +395,27 @@ async fn a_dropped_call_pays_for_what_was_sent() {
     }
 }
 
-/// Scenario: forty of fifty tokens of input came from a cache, on Anthropic and on a provider that charges for it.
-/// Expected: the first MUST charge ten, the other all; cache writes are charged on both.
+/// Scenario: forty of fifty tokens of input came from a cache: on providers that charge for it and that do not, for a model
+/// that is charged all the same, and where the configuration says otherwise.
+/// Expected: the former MUST charge fifty, the latter ten; cache writes are charged by all.
 #[tokio::test(start_paused = true)]
 async fn cache_reads_are_charged_where_the_provider_does() {
     let usage = Usage { input: 50, cached_read: 40, cached_write: 5, output: 0, reasoning: 0 };
-    for (profile, used) in [(LimitProfile::Anthropic, 10), (LimitProfile::Openai, 50)] {
-        let config = RateLimitConfig { input_tokens_per_minute: Some(100), ..RateLimitConfig::of(profile) };
+    let claude = "claude-sonnet-4-5";
+    for (profile, model, charge_cache_reads, used) in [
+        (LimitProfile::Anthropic, claude, None, 10),
+        (LimitProfile::Anthropic, "claude-3-5-haiku-20241022", None, 50),
+        (LimitProfile::Anthropic, claude, Some(true), 50),
+        (LimitProfile::Groq, "model", None, 10),
+        (LimitProfile::Openai, "model", None, 50),
+        (LimitProfile::Openai, "model", Some(false), 10),
+    ] {
+        let config = RateLimitConfig {
+            input_tokens_per_minute: Some(100),
+            charge_cache_reads,
+            ..RateLimitConfig::of(profile)
+        };
+        let call = |input| Request::new(model).streaming().attach(Cost { input, output: None });
         let layer = layer(config);
         whole(&layer.layer(Model::using(usage)), call(50)).await.unwrap();
         assert_eq!(left(&layer, Dimension::InputTokens), 100 - used);

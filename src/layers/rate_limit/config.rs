@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::chat::Ask;
 use crate::chat::Dimension;
 use crate::failure::ConfigError;
 use crate::key::KeyBy;
@@ -218,8 +219,10 @@ impl RateLimitConfig {
         self.reserve_output.unwrap_or_default()
     }
 
-    pub(super) fn charges_cache_reads(&self) -> bool {
-        self.charge_cache_reads.unwrap_or(self.profile != LimitProfile::Anthropic)
+    /// Whether what this request reads from a cache is charged.
+    #[inline]
+    pub(super) fn charges_cache_reads<R: Ask>(&self, request: &R) -> bool {
+        self.charge_cache_reads.unwrap_or_else(|| self.profile.charges_cache_reads(request.model()))
     }
 }
 

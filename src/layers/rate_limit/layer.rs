@@ -173,20 +173,17 @@ impl<R: Ask, K: Store> Admission<R> for RateLimit<K> {
             Err(failure) => return Admit::Refused(failure),
         };
         let (call, now) = (request.call(), now());
-        let (cost, counted) = request.counted().map_or_else(|| (request.cost(), false), |cost| (cost, true));
-        let costs = state.costs(cost, counted);
+        let price = state.price(request);
         if !state.line.is_empty() {
-            return line_up(state, call, Asking { costs, counted, known: None, now });
+            return line_up(state, call, Asking { price, known: None, now });
         }
-        match state.take_now(&costs, now) {
+        match state.take_now(&price.costs, now) {
             Some(Ok(())) => {
                 state.tell_admitted(call.id, Duration::ZERO);
-                Admit::Granted(Reservation::new(state, call.id, costs, counted, now))
+                Admit::Granted(Reservation::new(state, call.id, price, now))
             }
-            Some(Err(Wait::Quota(short))) => {
-                line_up(state, call, Asking { costs, counted, known: Some(short), now })
-            }
-            Some(Err(Wait::Slot)) | None => line_up(state, call, Asking { costs, counted, known: None, now }),
+            Some(Err(Wait::Quota(short))) => line_up(state, call, Asking { price, known: Some(short), now }),
+            Some(Err(Wait::Slot)) | None => line_up(state, call, Asking { price, known: None, now }),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::failure::{Breaker, Code, Failure};
 use crate::store::{Costs, Ledger, Memory, Store};
 use crate::time::{Instant, after, now};
 
-use super::state::{GATE, State};
+use super::state::{GATE, Price, State};
 
 /// Bytes of output that make a token, where the provider tells no usage: four, of English as of Chinese.
 const BYTES_PER_TOKEN: u32 = 4;
@@ -25,14 +25,12 @@ const SLOW_DOWN: &str = "slow_down";
 pub struct Reservation<K: Store = Memory> {
     state: Arc<State<K::Ledger>>,
     call: CallId,
-    costs: Costs,
+    price: Price,
     /// The input: what was reserved, until it is told.
     input: u32,
     /// Bytes of output seen, or as many as a told output stands for.
     seen: u32,
     phase: Phase,
-    /// Whether its input was counted, and not estimated.
-    counted: bool,
     /// Boxed, since few try out a number and all move it.
     trial: Option<Box<Trial>>,
 }
@@ -64,15 +62,9 @@ enum Phase {
 impl<K: Store> Reservation<K> {
     /// Of a call that is admitted now.
     #[inline]
-    pub(super) fn new(
-        state: Arc<State<K::Ledger>>,
-        call: CallId,
-        costs: Costs,
-        counted: bool,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn new(state: Arc<State<K::Ledger>>, call: CallId, price: Price, now: Instant) -> Self {
         let trial = if state.terms.config.adaptive.is_some() { Some(Trial::of(&state, now)) } else { None };
-        Self { state, call, costs, input: costs.input, seen: 0, phase: Phase::Sent, counted, trial }
+        Self { state, call, price, input: price.costs.input, seen: 0, phase: Phase::Sent, trial }
     }
 
     /// What the call used in the end.
@@ -91,7 +83,7 @@ impl<K: Store> Reservation<K> {
 
     /// What the provider charges for this.
     fn told(&self, usage: Usage) -> Costs {
-        let free = if self.state.terms.config.charges_cache_reads() { 0 } else { usage.cached_read };
+        let free = if self.price.charges_cache { 0 } else { usage.cached_read };
         let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         costs(tokens(usage.input.saturating_sub(free)), tokens(usage.output))
     }
@@ -166,10 +158,10 @@ impl<K: Store> Observer for Reservation<K> {
 
     fn settle(self, how: End<'_>) {
         let state = &self.state;
-        state.ledger.settle(&self.costs, &self.used(how), now);
+        state.ledger.settle(&self.price.costs, &self.used(how), now);
         match how {
             End::Completed(Some(usage)) => {
-                let estimated = (!self.counted).then_some(self.costs.input);
+                let estimated = (!self.price.counted).then_some(self.price.costs.input);
                 state.experience.learn(estimated, usage.input, usage.output);
             }
             End::Failed(failure) => self.heed(failure),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{CallId, Cost, Dimension, Limits};
+use crate::chat::{Ask, CallId, Cost, Dimension, Limits};
 use crate::event::{Fact, Facts};
 use crate::failure::{Code, Failure};
 use crate::keyed::Idle;
@@ -40,6 +40,16 @@ pub(super) struct State<L> {
     pub(super) name: Arc<str>,
     pub(super) slots: Slots,
     pub(super) experience: Experience,
+}
+
+/// What a call takes, and how its usage will be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Price {
+    pub(super) costs: Costs,
+    /// Whether its input was counted, and not estimated.
+    pub(super) counted: bool,
+    /// Whether input read from a cache is charged.
+    pub(super) charges_cache: bool,
 }
 
 /// Why a call cannot pass now.
@@ -103,7 +113,13 @@ impl<L> State<L> {
 
 impl<L: Ledger> State<L> {
     /// What a call takes. An estimate is corrected by what calls taught; what was counted is not.
-    pub(super) fn costs(&self, cost: Cost, counted: bool) -> Costs {
+    pub(super) fn price<R: Ask>(&self, request: &R) -> Price {
+        let (cost, counted) = request.counted().map_or_else(|| (request.cost(), false), |cost| (cost, true));
+        let charges_cache = self.terms.config.charges_cache_reads(request);
+        Price { costs: self.costs(cost, counted), counted, charges_cache }
+    }
+
+    fn costs(&self, cost: Cost, counted: bool) -> Costs {
         let input = u32::try_from(cost.input).unwrap_or(u32::MAX);
         let input = if counted { input } else { self.experience.corrected(input) };
         let cap = cost.output.map(|output| u32::try_from(output).unwrap_or(u32::MAX));
