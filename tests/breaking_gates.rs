@@ -345,6 +345,7 @@ fn reserve(ledger: &impl Ledger, costs: &Costs, now: Instant) -> Result<(), Shor
 }
 
 const MANY: Costs = Costs { requests: u32::MAX, input: u32::MAX, output: u32::MAX, tokens: u32::MAX };
+const NONE: Costs = Costs { requests: 0, input: 0, output: 0, tokens: 0 };
 const ONE: Costs = Costs { requests: 1, input: 1, output: 1, tokens: 1 };
 
 /// Scenario: debts and refunds of the largest figures there are, thousands of times, on the slowest quotas.
@@ -355,8 +356,8 @@ async fn no_heap_of_debts_or_refunds_turns_a_ledger_over() {
     let (owing, spoilt) = (ledger(&day), ledger(&day));
     let now = Instant::now();
     for _ in 0..5_000 {
-        owing.owe(&MANY, now);
-        spoilt.give_back(&MANY);
+        owing.settle(&NONE, &MANY, || now);
+        spoilt.settle(&MANY, &NONE, || now);
     }
     assert!(matches!(reserve(&owing, &ONE, now), Err(Short::Until(until)) if until > now + secs(86_400)));
     assert_eq!(owing.levels(now)[0].remaining, 0);
@@ -406,12 +407,12 @@ async fn what_was_taken_before_a_figure_is_not_given_back_to_it() {
     let cost = |tokens| Costs { requests: 1, input: tokens, output: 0, tokens };
     reserve(&ledger, &cost(1_000), now).unwrap();
     ledger.calibrate(&told(Some(10_000), 10, Some(secs(60))), 0.0, now);
-    ledger.give_back(&cost(1_000));
+    ledger.settle(&cost(1_000), &NONE, || now);
     let left = || ledger.levels(now)[0].remaining;
     assert_eq!(left(), 10);
     reserve(&ledger, &cost(6), now).unwrap();
     assert_eq!(left(), 4);
-    ledger.give_back(&cost(6));
+    ledger.settle(&cost(6), &NONE, || now);
     assert_eq!(left(), 10);
 }
 
@@ -513,12 +514,8 @@ impl Ledger for HookedLedger {
         self.0.promise(costs, ahead, now)
     }
 
-    fn give_back(&self, costs: &Costs) {
-        self.0.give_back(costs);
-    }
-
-    fn owe(&self, costs: &Costs, now: Instant) {
-        self.0.owe(costs, now);
+    fn settle(&self, reserved: &Costs, used: &Costs, clock: impl FnOnce() -> Instant) {
+        self.0.settle(reserved, used, clock);
     }
 
     fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated> {
@@ -887,8 +884,8 @@ fn worn(seed: u64, start: Instant) -> (impl Ledger, Instant) {
         let soon = now + Duration::from_millis(dice.roll(60_000));
         match dice.roll(9) {
             0..=2 => drop(reserve(&ledger, &costs, now)),
-            3 => ledger.owe(&costs, now),
-            4 => ledger.give_back(&costs),
+            3 => ledger.settle(&NONE, &costs, || now),
+            4 => ledger.settle(&costs, &NONE, || now),
             5 => {
                 let reset = dice.maybe(|dice| Duration::from_millis(dice.roll(90_000)));
                 let limit = dice.maybe(|dice| 1 + dice.roll(4_000));
@@ -904,7 +901,7 @@ fn worn(seed: u64, start: Instant) -> (impl Ledger, Instant) {
     (ledger, now)
 }
 
-/// Whether a refusal that says `T` is one until then and no longer. At a slow rate a nanosecond a token is rounded up.
+/// Whether a refusal that says `T` is one until then, to the nanosecond, and no longer.
 fn is_exact(seed: u64, start: Instant, from: fn(Duration) -> Duration) -> bool {
     let tokens = 1 + u32::try_from(seed % 700).unwrap();
     let costs = Costs { requests: 1, input: tokens, output: 0, tokens };
@@ -914,12 +911,12 @@ fn is_exact(seed: u64, start: Instant, from: fn(Duration) -> Duration) -> bool {
     };
     let (Err(Short::Until(until)), now) = after(Duration::ZERO) else { return true };
     let wait = from(until.duration_since(now));
-    let early = wait.saturating_sub(Duration::from_micros(100));
+    let early = wait.saturating_sub(Duration::from_nanos(1));
     after(wait).0.is_ok() && (early.is_zero() || after(early).0.is_err())
 }
 
 /// Scenario: thousands of ledgers after whatever they went through, and a call that is refused until an instant; and the
-/// same with instants that are a millisecond off, either way.
+/// same with instants that are a nanosecond off, either way.
 /// Expected: the call MUST be granted then, and not before; the twins MUST be found out.
 #[tokio::test(start_paused = true)]
 async fn refused_until_is_until_whatever_came_before() {
@@ -927,8 +924,6 @@ async fn refused_until_is_until_whatever_came_before() {
     for seed in 0..6_000 {
         assert!(is_exact(seed, start, |wait| wait), "seed {seed}");
     }
-    assert!(
-        (0..100).any(|seed| !is_exact(seed, start, |wait| wait.saturating_sub(Duration::from_millis(1))))
-    );
-    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait + Duration::from_millis(1))));
+    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait.saturating_sub(Duration::from_nanos(1)))));
+    assert!((0..100).any(|seed| !is_exact(seed, start, |wait| wait + Duration::from_nanos(1))));
 }

@@ -144,14 +144,15 @@ async fn drain(mut reply: impl futures_util::Stream<Item = Item> + Unpin) {
 
 /// Scenario: calls end in each way a call can: with usage, without, with a failure before and after output, dropped before
 /// and after output, reset in between.
-/// Expected: what is used MUST be the usage; else input and output seen, at most what was declared; nothing where nothing
-/// came; what was void MUST be paid, too.
+/// Expected: what is used MUST be the usage, also of a call that broke after it was told; else input and output seen, at
+/// most what was declared; nothing where nothing came; what was void MUST be paid, too.
 #[tokio::test(start_paused = true)]
 async fn a_call_is_settled_by_how_it_ended() {
     let text = |bytes: usize| Ok(Event::text(0, "x".repeat(bytes)));
     let reset = || Ok(Event::Reset(Box::new(Reset::after(fail(Code::Transport)))));
     let started = || Ok(Event::Started { id: "".into(), model: "".into() });
-    let rows: [(Vec<Item>, u64); 10] = [
+    let told = |input, output| Ok(Event::Usage(Box::new(Usage { input, output, ..Usage::default() })));
+    let rows: [(Vec<Item>, u64); 15] = [
         (vec![text(40), Ok(completed(Some(77)))], 77),
         (vec![Ok(completed(Some(0)))], 0),
         (vec![text(40), Ok(completed(None))], 30),
@@ -162,6 +163,11 @@ async fn a_call_is_settled_by_how_it_ended() {
         (vec![started()], 0),
         (vec![text(8)], 22),
         (vec![text(40), reset(), text(8), Ok(completed(Some(25)))], 55),
+        (vec![told(33, 1), text(40), Err(fail(Code::Server))], 44),
+        (vec![told(33, 1), Err(fail(Code::Server))], 34),
+        (vec![text(4), told(33, 9)], 42),
+        (vec![told(33, 4), Ok(completed(None))], 37),
+        (vec![told(33, 4), reset(), text(8), Ok(completed(Some(25)))], 62),
     ];
     for (row, (items, expected)) in rows.into_iter().enumerate() {
         let layer = layer(budget(1000));

@@ -631,9 +631,9 @@ async fn it_obeys_the_hand() {
 
 // === tokens and time ===
 
-/// Scenario: a stream of 8,000 bytes that breaks, its input told as 4,000 tokens; the same amount in a body of HTTP 500;
-/// and a stream that breaks before any output.
-/// Expected: only the first burnt tokens, and MUST open it at once.
+/// Scenario: a stream of 8,000 bytes that breaks, its input told as 4,000 tokens; one that told the provider's own count
+/// and breaks before any output; the first amount in a body of HTTP 500; and a stream that breaks before any output.
+/// Expected: only the first two burnt tokens, and MUST open it at once.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_burnt_much_opens_at_once() {
     const LONG: &str = match std::str::from_utf8(&[b'x'; 8_000]) {
@@ -642,7 +642,12 @@ async fn a_call_that_burnt_much_opens_at_once() {
     };
     let frugal = || breaker(CircuitBreakerConfig { jitter: 0.0, ..CircuitBreakerConfig::frugal() });
     let cost = Cost { input: 4_000, output: None };
-    for (acts, opens) in [(vec![Act::Text(LONG)], true), (vec![Act::Preamble], false)] {
+    for (acts, opens) in [
+        (vec![Act::Text(LONG)], true),
+        (vec![Act::Used(6_000, 1)], true),
+        (vec![Act::Used(60, 1)], false),
+        (vec![Act::Preamble], false),
+    ] {
         let layer = frugal();
         let script = Script::body(acts.into_iter().chain([Act::Fail(fail(Code::Transport))]));
         let mut service = layer.layer(Stage::new("a", &Log::default(), [script]));

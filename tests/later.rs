@@ -64,12 +64,8 @@ impl Ledger for FarLedger {
         self.near.promise(costs, ahead, now)
     }
 
-    fn give_back(&self, costs: &Costs) {
-        self.near.give_back(costs);
-    }
-
-    fn owe(&self, costs: &Costs, now: Instant) {
-        self.near.owe(costs, now);
+    fn settle(&self, reserved: &Costs, used: &Costs, clock: impl FnOnce() -> Instant) {
+        self.near.settle(reserved, used, clock);
     }
 
     fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated> {

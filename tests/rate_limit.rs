@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -334,7 +334,8 @@ async fn a_provider_that_asks_for_less_gets_half_for_a_minute() {
 }
 
 /// Scenario: every way a call ends, each reserved at ten of input and thirty of output, on a quota of a hundred.
-/// Expected: what stays taken MUST be usage, nothing, or input and the output seen.
+/// Expected: what stays taken MUST be usage, also where the call broke after it was told, else nothing, or input and the
+/// output seen.
 #[tokio::test(start_paused = true)]
 async fn a_call_pays_for_what_it_used() {
     let server = || fail(Code::Server).with_status(http::StatusCode::INTERNAL_SERVER_ERROR);
@@ -343,6 +344,10 @@ async fn a_call_pays_for_what_it_used() {
         ("no usage: input, and eight bytes seen", cut(vec![Act::Text("abc"), Act::Done]), 12, 1),
         ("cut after output", cut(vec![Act::Text("abc"), Act::End]), 12, 1),
         ("broken after output", cut(vec![Act::Text("abc"), Act::Fail(fail(Code::Transport))]), 12, 1),
+        ("cut after usage", cut(vec![Act::Used(20, 1), Act::Text("abcdefghi"), Act::End]), 25, 1),
+        ("broken after usage", cut(vec![Act::Used(20, 5), Act::Text("abc"), Act::Fail(server())]), 27, 1),
+        ("broken after usage, before output", cut(vec![Act::Used(7, 1), Act::Fail(server())]), 8, 1),
+        ("usage corrected", cut(vec![Act::Used(20, 1), Act::Text("a"), Act::Used(15, 9), Act::Done]), 24, 1),
         ("broken before output", cut(vec![Act::Preamble, Act::Fail(fail(Code::Transport))]), 0, 1),
         ("refused", Script::head([Act::Fail(server())]), 0, 1),
         ("refused after output", cut(vec![Act::Text("abc"), Act::Fail(server())]), 0, 1),
@@ -366,7 +371,7 @@ async fn a_call_pays_for_what_it_used() {
 }
 
 /// Scenario: a call dropped before its head, one after its head, and one after some output.
-/// Expected: the first MUST have all back, its request too; the others pay input and the output seen.
+/// Expected: the first MUST have all back, its request too; the others pay input and the output seen, or what was told.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_pays_for_what_was_sent() {
     // By the day, so that nothing grows back meanwhile.
@@ -375,9 +380,11 @@ async fn a_dropped_call_pays_for_what_was_sent() {
         requests_per_day: Some(60),
         ..RateLimitConfig::from_headers()
     };
-    let script =
-        || Script { head: vec![Act::Wait(1_000)], body: vec![Act::Wait(1_000), Act::Text("abc"), Act::Hang] };
-    for (after, used, requests) in [(500, 0, 0), (1_500, 10, 1), (2_500, 12, 1)] {
+    let script = || Script {
+        head: vec![Act::Wait(1_000)],
+        body: vec![Act::Wait(1_000), Act::Text("abc"), Act::Wait(1_000), Act::Used(3, 2), Act::Hang],
+    };
+    for (after, used, requests) in [(500, 0, 0), (1_500, 10, 1), (2_500, 12, 1), (3_500, 5, 1)] {
         let layer = layer(config.clone());
         let service = layer.layer(Stage::new("stage", &Log::default(), [script()]));
         let call = whole(&service, costing(10, Some(30)));
@@ -388,16 +395,40 @@ async fn a_dropped_call_pays_for_what_was_sent() {
     }
 }
 
-/// Scenario: forty of fifty tokens of input came from a cache, on Anthropic and on a provider that charges for it.
-/// Expected: the first MUST charge ten, the other all; cache writes are charged on both.
+/// Scenario: forty of fifty tokens of input came from a cache: on providers that charge for it and that do not, for a model
+/// that is charged all the same, and where the configuration says otherwise.
+/// Expected: the former MUST charge fifty, the latter ten; cache writes are charged by all.
 #[tokio::test(start_paused = true)]
 async fn cache_reads_are_charged_where_the_provider_does() {
     let usage = Usage { input: 50, cached_read: 40, cached_write: 5, output: 0, reasoning: 0 };
-    for (profile, used) in [(LimitProfile::Anthropic, 10), (LimitProfile::Openai, 50)] {
-        let config = RateLimitConfig { input_tokens_per_minute: Some(100), ..RateLimitConfig::of(profile) };
+    let claude = "claude-sonnet-4-5";
+    for (profile, model, charge_cache_reads, used) in [
+        (LimitProfile::Anthropic, claude, None, 10),
+        (LimitProfile::Anthropic, "claude-3-5-haiku-20241022", None, 50),
+        (LimitProfile::Anthropic, claude, Some(true), 50),
+        (LimitProfile::Groq, "model", None, 10),
+        (LimitProfile::Openai, "model", None, 50),
+        (LimitProfile::Openai, "model", Some(false), 10),
+    ] {
+        let config = RateLimitConfig {
+            input_tokens_per_minute: Some(100),
+            charge_cache_reads,
+            ..RateLimitConfig::of(profile)
+        };
+        let call = |input| Request::new(model).streaming().attach(Cost { input, output: None });
         let layer = layer(config);
         whole(&layer.layer(Model::using(usage)), call(50)).await.unwrap();
         assert_eq!(left(&layer, Dimension::InputTokens), 100 - used);
+        // Of a call that is let go of once that was told, too.
+        let told = Event::Usage(Box::new(usage));
+        let events = move || stream::iter([Ok(told.clone())]).chain(stream::pending()).boxed();
+        let hanging = tower::service_fn(move |_: Request| {
+            ready(Ok::<_, Failure>(Reply::new(Head::default(), events())))
+        });
+        let mut reply = layer.layer(hanging).oneshot(call(50)).await.unwrap();
+        reply.next().await.unwrap().unwrap();
+        drop(reply);
+        assert_eq!(left(&layer, Dimension::InputTokens), 100 - 2 * used);
     }
 }
 

@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use watertight::chat::{Protocol, Request};
 use watertight::provider::{Profile, Provider};
-use watertight::testing::{Journal, Player, Script, ScriptedReply, Trouble, Wording};
+use watertight::testing::{BodyEnd, Journal, Player, Script, ScriptedReply, Trouble, Wording};
 
 /// Every field of every span, in the order they were written.
 #[derive(Clone, Default)]
@@ -35,10 +35,13 @@ impl<S: tracing::Subscriber> Layer<S> for Fields {
 }
 
 async fn fields(script: Script) -> BTreeMap<String, String> {
+    fields_of(Protocol::OpenaiChat, script).await
+}
+
+async fn fields_of(protocol: Protocol, script: Script) -> BTreeMap<String, String> {
     let fields = Fields::default();
     let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(fields.clone()));
-    let profile = Profile::new("house", Protocol::OpenaiChat, "http://house.test")
-        .with_key("sk-house-0123456789abcdef");
+    let profile = Profile::new("house", protocol, "http://house.test").with_key("sk-house-0123456789abcdef");
     let provider = Provider::over(Player::new(script, &Journal::new()), profile).unwrap();
     let request = Request::new("small").user("a secret question").streaming();
     if let Ok(reply) = provider.oneshot(request).await {
@@ -79,4 +82,18 @@ async fn a_span_carries_the_conventional_names() {
         let all = format!("{fields:?}");
         assert!(!all.contains("secret") && !all.contains("sk-house"), "{all}");
     }
+}
+
+/// Scenario: a provider that tells its usage first breaks off in mid-answer.
+/// Expected: the span MUST carry the input that was told beside the error.
+#[tokio::test(start_paused = true)]
+async fn a_span_of_a_broken_answer_carries_what_was_told() {
+    let broken = ScriptedReply::words("one two three")
+        .usage(12, 5)
+        .streamed(Wording::Messages)
+        .cut(4)
+        .end(BodyEnd::Reset);
+    let fields = fields_of(Protocol::AnthropicMessages, Script::new([broken])).await;
+    assert_eq!(fields["gen_ai.usage.input_tokens"], "12", "{fields:?}");
+    assert_eq!(fields["otel.status_code"], "ERROR");
 }

@@ -24,7 +24,7 @@ use watertight::chat::{
 use watertight::event::{Fact, Facts};
 use watertight::failure::{Clock, Code, Failure};
 use watertight::layers::DualClockTimeoutLayer;
-use watertight::layers::timeout::{Clocks, Crawl, FirstClock, KeepAlive};
+use watertight::layers::timeout::{Clocks, Crawl, Expired, FirstClock, KeepAlive, TimeoutSnapshot};
 use watertight::observe::Plain;
 
 fn seconds(seconds: u64) -> Duration {
@@ -200,11 +200,52 @@ async fn the_usual_rate_is_learned_over_requests_with_clocks_of_their_own() {
     };
     let brisk = stream("a piece of forty bytes, or nearly so many", 60);
     let scripts = std::iter::repeat_n(brisk, 8).chain([stream("x", 60)]);
-    let mut service = layer(Clocks::default()).layer(Stage::new("", &Log::default(), scripts));
+    let layer = layer(Clocks::default());
+    let mut service = layer.layer(Stage::new("", &Log::default(), scripts));
+    assert_eq!(layer.snapshot().plain.usual_rate, None);
     for _ in 0..8 {
         ask(&mut service, request().attach(own)).await.1.unwrap();
     }
     assert!(ask(&mut service, request().attach(own)).await.1.is_err());
+    let plain = layer.snapshot().plain;
+    assert!(plain.usual_rate.is_some_and(|rate| (350.0..=450.0).contains(&rate)), "{plain:?}");
+    assert_eq!(plain.expired.idle, 1);
+}
+
+/// Scenario: each clock runs out, most of them more than once, for requests of both kinds.
+/// Expected: the layer's snapshot MUST count each by its name and kind, and show the clocks, as JSON too.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_counts_what_ran_out() {
+    let clocks =
+        Clocks { silence: Some(seconds(4)), total_stream: Some(seconds(9)), ..Clocks::interactive() };
+    let layer = layer(clocks);
+    let beats = || Script::body([Act::Wait(3000), Act::KeepAlive, Act::Wait(3000)]);
+    let stalls = || Script::body([Act::Text("x"), Act::Hang]);
+    let scripts = [
+        Script::says("x"),
+        Script::head([Act::Hang]),
+        beats(),
+        beats(),
+        stalls(),
+        stalls(),
+        stalls(),
+        Script::body(ticking(20)),
+    ];
+    let mut service = layer.layer(Stage::new("a", &Log::default(), scripts));
+    for _ in 0..8 {
+        let _ = ask(&mut service, request()).await;
+    }
+    let mut thinking = layer.layer(Stage::new("a", &Log::default(), [Script::head([Act::Hang])]));
+    let thinks = request().reasoning(watertight::chat::Effort::Adaptive);
+    let _ = ask(&mut thinking, thinks).await;
+    let TimeoutSnapshot { plain, reasoning, .. } = layer.snapshot();
+    let Expired { first_output, idle, silence, total, .. } = plain.expired;
+    assert_eq!((first_output, idle, silence, total), (2, 3, 1, 1));
+    assert_eq!(plain.clocks, clocks);
+    assert_eq!(reasoning.expired.silence + reasoning.expired.first_output, 1);
+    let shown = serde_json::to_value(layer.snapshot()).unwrap();
+    assert_eq!(shown["plain"]["expired"]["idle"], 3);
+    assert_eq!(shown["plain"]["clocks"]["silence"], "4s");
 }
 
 /// Scenario: a request brings clocks that cannot work; one of them would measure a rate over no time.

@@ -84,14 +84,14 @@ pub trait Ask {
         None
     }
 
-    /// The tokens it will likely take: what was attached, else none.
-    fn cost(&self) -> Cost {
-        self.extensions().and_then(Extensions::get).copied().unwrap_or_default()
+    /// The tokens it will take, where somebody counted them: what was attached.
+    fn counted(&self) -> Option<Cost> {
+        self.extensions().and_then(Extensions::get).copied()
     }
 
-    /// Whether [`cost`](Self::cost) was attached, and is not estimated.
-    fn is_counted(&self) -> bool {
-        self.extensions().is_some_and(|extensions| extensions.get::<Cost>().is_some())
+    /// The tokens it will likely take: what was counted, else none.
+    fn cost(&self) -> Cost {
+        self.counted().unwrap_or_default()
     }
 
     /// Bytes of the conversation, to tell a smaller request from a larger one; `None` where nobody can say.

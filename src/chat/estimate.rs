@@ -257,12 +257,12 @@ mod tests {
         request.edit().messages.push(Message::text(Role::User, "five ".repeat(100)));
         assert!(tokens(&request) > before + 100);
         assert_eq!(tokens(&shared), before);
-        assert_eq!((shared.cost().output, shared.is_counted()), (Some(7), false));
+        assert_eq!((shared.cost().output, shared.counted()), (Some(7), None));
 
         let counter = Words(Default::default());
         let counted = shared.counted_by(&counter);
         assert_eq!(counted.cost(), Cost { input: 8, output: Some(7) });
-        assert!(counted.is_counted());
+        assert_eq!(counted.counted(), Some(counted.cost()));
         assert_eq!(counter.0.into_inner(), 1);
     }
 }

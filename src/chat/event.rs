@@ -134,6 +134,8 @@ pub enum Sign {
     Liveness,
     /// Something came that is no output.
     Preamble,
+    /// What was used so far, as the provider tells it before the end. No output; a later figure replaces an earlier one.
+    Usage(Usage),
     /// Output, of so many bytes.
     Output(u32),
     /// What comes comes slower than it should.
@@ -168,7 +170,8 @@ impl Event {
             Self::Closed { part: Some(part), .. } if matches!(part.content, Content::Other(..)) => {
                 Sign::Output(1)
             }
-            Self::Started { .. } | Self::Closed { .. } | Self::Usage(_) | Self::Frame(_) => Sign::Preamble,
+            Self::Started { .. } | Self::Closed { .. } | Self::Frame(_) => Sign::Preamble,
+            Self::Usage(usage) => Sign::Usage(**usage),
             Self::KeepAlive => Sign::Liveness,
             Self::Crawling { .. } => Sign::Crawling,
             Self::Reset(_) => Sign::Reset,

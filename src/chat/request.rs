@@ -204,8 +204,7 @@ impl Ask for Request {
 
     /// What was attached, else an estimate, made once for all who share the conversation.
     fn cost(&self) -> Cost {
-        let attached = self.parts.extensions.get().copied();
-        attached.unwrap_or_else(|| Cost {
+        self.counted().unwrap_or_else(|| Cost {
             input: self.parts.estimate.get_or(|| estimate(&self.parts)),
             output: self.parts.options.max_output_tokens,
         })

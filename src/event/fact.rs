@@ -245,7 +245,7 @@ pub enum Fact<'a> {
         provider: &'a str,
         /// How.
         outcome: Outcome,
-        /// What it used, where that is known.
+        /// What it used, where that was told: of a call that broke or was let go of, as far as it came.
         usage: Option<Usage>,
         /// From dispatch to the first output.
         first_output: Option<Duration>,

@@ -24,6 +24,8 @@ pub struct Settlement {
     provider: Arc<str>,
     started: Instant,
     first_output: Option<Duration>,
+    /// What was told before the end.
+    used: Option<Usage>,
     span: Span,
 }
 
@@ -32,7 +34,7 @@ pub struct Settlement {
 impl Settlement {
     pub(super) fn new(facts: &Facts, call: CallId, provider: &Arc<str>, span: Span) -> Self {
         let (facts, provider) = (facts.clone(), Arc::clone(provider));
-        Self { facts, call, provider, started: now(), first_output: None, span }
+        Self { facts, call, provider, started: now(), first_output: None, used: None, span }
     }
 
     /// Writes the end into the span.
@@ -80,15 +82,19 @@ pub(super) fn span(provider: &str, model: &str, host: Option<&str>, call: CallId
 
 impl Observer for Settlement {
     fn see(&mut self, sign: Sign) {
-        if self.first_output.is_none() && matches!(sign, Sign::Output(_)) {
-            self.first_output = Some(self.started.elapsed());
+        match sign {
+            Sign::Output(_) if self.first_output.is_none() => {
+                self.first_output = Some(self.started.elapsed());
+            }
+            Sign::Usage(usage) => self.used = Some(usage),
+            _ => {}
         }
     }
 
     fn settle(self, how: End<'_>) {
         let usage = match how {
-            End::Completed(usage) => usage,
-            End::Failed(_) | End::Abandoned => None,
+            End::Completed(usage) => usage.or(self.used),
+            End::Failed(_) | End::Abandoned => self.used,
         };
         self.close(how, usage);
         self.facts.emit(&Fact::Settled {

@@ -8,7 +8,7 @@ use super::sync::{AtomicU64, Ordering};
 use std::num::NonZeroU32;
 
 use super::decide::decide;
-use super::pace::{MOST, Pace};
+use super::pace::{MOST, Pace, weight};
 
 /// Where a ledger's time begins. Far from zero, so that a refund beyond all that was ever taken stays a past instant.
 pub(super) const ORIGIN: u64 = 1 << 61;
@@ -97,23 +97,39 @@ impl<'a> Bucket<'a> {
 
     /// From when on so many are there, if nobody else takes any. More than it holds counts as the last of several.
     pub(super) fn until(self, count: u64, now: u64) -> u64 {
-        self.grown(count, now, |until| until)
+        self.grown(count, now, None)
     }
 
-    /// The same where it grows faster than its period says, in parts: `sooner` tells when what takes until then by the
-    /// period is there. A reset comes when it comes.
-    pub(super) fn grown(self, count: u64, now: u64, sooner: impl Fn(u64) -> u64) -> u64 {
-        let word = self.word.load(Ordering::Relaxed).max(now);
-        let whole = self.weight(u64::from(self.capacity()));
-        let weight = self.weight(count);
-        let from = |word: u64| sooner(word.max(now).saturating_add(weight).saturating_sub(whole).max(now));
-        let plain = from(word);
+    /// The same where another period is in force from an instant on, as [`resize`](Self::resize) will have it then.
+    pub(super) fn grown(self, count: u64, now: u64, next: Option<(u64, u64)>) -> u64 {
+        let plain = self.there(count, now, next, None);
         let reset_at = self.pace.reset_at.load(Ordering::Relaxed);
         if reset_at >= plain {
             return plain;
         }
-        let untouched = word.saturating_sub(self.pace.withheld.load(Ordering::Relaxed));
-        plain.min(reset_at.max(from(untouched)))
+        let withheld = self.pace.withheld.load(Ordering::Relaxed);
+        plain.min(reset_at.max(self.there(count, now, next, Some((reset_at, withheld)))))
+    }
+
+    /// From when on so many are there, with what is given back at a reset and the period that comes next.
+    fn there(self, count: u64, now: u64, next: Option<(u64, u64)>, reset: Option<(u64, u64)>) -> u64 {
+        let period = self.pace.period.load(Ordering::Relaxed);
+        let capacity = u64::from(self.capacity());
+        let word = self.word.load(Ordering::Relaxed).max(now);
+        let (reset_at, withheld) = reset.unwrap_or((NEVER, 0));
+        let until = |word: u64, period: u64, from: u64| {
+            let (weight, whole) = (weight(count, period), weight(capacity, period));
+            word.max(from).saturating_add(weight).saturating_sub(whole).max(from)
+        };
+        let plain = until(word.saturating_sub(withheld), period, now);
+        let Some((at, next)) = next.filter(|(at, _)| plain > *at) else { return plain };
+        let scaled = |length: u64| scale(length, next, period);
+        let word = if reset_at < at {
+            at + scaled(word.saturating_sub(withheld).saturating_sub(at))
+        } else {
+            (at + scaled(word.saturating_sub(at))).saturating_sub(scaled(withheld))
+        };
+        until(word, next, at)
     }
 
     /// Stops its refill from one instant to another.

@@ -32,30 +32,7 @@ impl Costs {
     #[must_use]
     #[inline]
     pub const fn of(&self, dimension: Dimension) -> u32 {
-        match dimension {
-            Dimension::Requests | Dimension::RequestsPerDay => self.requests,
-            Dimension::Tokens | Dimension::TokensPerDay => self.tokens,
-            Dimension::InputTokens => self.input,
-            Dimension::OutputTokens => self.output,
-        }
-    }
-
-    /// What is left of it when `other` is taken off; nothing is below zero.
-    #[must_use]
-    #[inline]
-    pub const fn less(&self, other: &Self) -> Self {
-        Self {
-            requests: self.requests.saturating_sub(other.requests),
-            input: self.input.saturating_sub(other.input),
-            output: self.output.saturating_sub(other.output),
-            tokens: self.tokens.saturating_sub(other.tokens),
-        }
-    }
-
-    /// Whether there is nothing.
-    #[must_use]
-    pub const fn is_nothing(&self) -> bool {
-        self.requests == 0 && self.input == 0 && self.output == 0 && self.tokens == 0
+        [self.requests, self.input, self.output, self.tokens][unit(dimension)]
     }
 }
 
@@ -65,12 +42,7 @@ impl Ahead {
     /// What all of them cost there.
     #[must_use]
     pub const fn of(&self, dimension: Dimension) -> u64 {
-        match dimension {
-            Dimension::Requests | Dimension::RequestsPerDay => self.requests,
-            Dimension::Tokens | Dimension::TokensPerDay => self.tokens,
-            Dimension::InputTokens => self.input,
-            Dimension::OutputTokens => self.output,
-        }
+        [self.requests, self.input, self.output, self.tokens][unit(dimension)]
     }
 
     /// One more joins.
@@ -87,5 +59,16 @@ impl Ahead {
         self.input = self.input.saturating_sub(u64::from(costs.input));
         self.output = self.output.saturating_sub(u64::from(costs.output));
         self.tokens = self.tokens.saturating_sub(u64::from(costs.tokens));
+    }
+}
+
+/// What a dimension counts, as a place among the costs.
+#[inline]
+const fn unit(dimension: Dimension) -> usize {
+    match dimension {
+        Dimension::Requests | Dimension::RequestsPerDay => 0,
+        Dimension::InputTokens => 1,
+        Dimension::OutputTokens => 2,
+        Dimension::Tokens | Dimension::TokensPerDay => 3,
     }
 }

@@ -80,9 +80,12 @@ impl Gauge {
         true
     }
 
-    /// The share that is used, from 0 to 1, where a limit was told.
+    /// The share that is used, from 0 to 1: where nothing is left, all; else where a limit was told.
     pub(super) fn used(&self, now: u64) -> Option<f64> {
         let level = self.level(Dimension::Requests, now)?;
+        if level.remaining == 0 {
+            return Some(1.0);
+        }
         #[expect(clippy::cast_precision_loss, reason = "a share")]
         let share = level.remaining as f64 / level.limit?.max(1) as f64;
         Some(1.0 - share)

@@ -87,11 +87,9 @@ pub trait Ledger: Debug + Send + Sync + 'static {
     /// [`Short::Never`] if it costs more than can ever be there.
     fn promise(&self, costs: &Costs, ahead: &Ahead, now: Instant) -> Result<Instant, Short>;
 
-    /// Gives back what was reserved and not used.
-    fn give_back(&self, costs: &Costs);
-
-    /// Takes what was used beyond the reservation, be it there or not. The next calls wait for it.
-    fn owe(&self, costs: &Costs, now: Instant);
+    /// Closes the account of a call. What was reserved and not used is given back; what was used beyond it is taken, be it
+    /// there or not, and the next calls wait for it. The clock is asked only for a debt: most calls leave none.
+    fn settle(&self, reserved: &Costs, used: &Costs, clock: impl FnOnce() -> Instant);
 
     /// Takes in what a provider told, each dimension for itself. `headroom` is the share of a limit that is left to
     /// others who use it, too. Tells what changed.

@@ -1,7 +1,10 @@
 //! Accounts in the memory of this process.
 
 use super::sync::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::cell::LazyCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use once_cell::race::OnceBox;
 
 use crate::chat::{Dimension, Limits};
 use crate::time::Instant;
@@ -23,7 +26,7 @@ pub struct Memory(Arc<Mutex<Option<Arc<Plan>>>>);
 pub struct MemoryLedger {
     plan: Arc<Plan>,
     words: Words,
-    told: OnceLock<Box<Told>>,
+    told: OnceBox<Told>,
 }
 
 // === impl Memory ===
@@ -47,7 +50,7 @@ impl Store for Memory {
 impl MemoryLedger {
     fn of(plan: Arc<Plan>, now: Instant) -> Self {
         let words = Words::new(&plan, plan.tick(now));
-        Self { plan, words, told: OnceLock::new() }
+        Self { plan, words, told: OnceBox::new() }
     }
 
     /// Where what is told of this key is kept.
@@ -119,6 +122,7 @@ impl MemoryLedger {
     /// The first instant at which every dimension has what is asked.
     fn until(&self, costs: &Costs, ahead: &Ahead, now: u64) -> Result<u64, Short> {
         let special = self.special(now);
+        let slow_until = self.told.get().and_then(|told| told.special.slow_until());
         let mut until = now.max(self.frozen());
         for (meter, word) in self.meters() {
             let (dimension, cost) = (meter.dimension(), costs.of(meter.dimension()));
@@ -126,9 +130,8 @@ impl MemoryLedger {
                 return Err(Short::Never { dimension, capacity: meter.capacity().into() });
             }
             let count = u64::from(cost.max(1)) + ahead.of(dimension);
-            let bucket = meter.bucket(word);
-            let hastened = |plain| self.told.get().map_or(plain, |told| told.special.hastened(plain));
-            until = until.max(bucket.grown(count, now, hastened));
+            let next = slow_until.map(|slow_until| (slow_until, meter.period(1.0)));
+            until = until.max(meter.bucket(word).grown(count, now, next));
         }
         for (dimension, gauge) in special.iter().flat_map(|told| &told.gauges) {
             until = until.max(gauge.until(u64::from(costs.of(*dimension)) + ahead.of(*dimension), now));
@@ -155,32 +158,30 @@ impl Ledger for MemoryLedger {
     }
 
     #[inline]
-    fn give_back(&self, costs: &Costs) {
-        self.put_back(usize::MAX, costs);
-        if let Some(told) = self.told.get() {
-            told.change(|of| costs.of(of).into());
-        }
-    }
-
-    fn owe(&self, costs: &Costs, now: Instant) {
-        let now = self.anchor(now);
+    fn settle(&self, reserved: &Costs, used: &Costs, clock: impl FnOnce() -> Instant) {
+        let now = LazyCell::new(|| self.anchor(clock()));
         for (meter, word) in self.meters() {
-            meter.bucket(word).owe(costs.of(meter.dimension()), now);
+            let (reserved, used) = (reserved.of(meter.dimension()), used.of(meter.dimension()));
+            match used.checked_sub(reserved) {
+                None => meter.bucket(word).give_back(reserved - used),
+                Some(0) => {}
+                Some(owed) => meter.bucket(word).owe(owed, *now),
+            }
         }
         if let Some(told) = self.told.get() {
-            told.change(|of| -i64::from(costs.of(of)));
+            told.change(|of| i64::from(reserved.of(of)) - i64::from(used.of(of)));
         }
     }
 
     fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated> {
         let _ = self.special(self.tick(now));
         let own = self.told();
-        let (heed, now) = (Heed { headroom, slow: own.special.is_slow() }, self.anchor(now));
+        let (heed, now) = (Heed { headroom, share: own.special.share() }, self.anchor(now));
         // A limit of zero is a mistake, and takes the figures beside it along.
         let told = limits.windows().iter().filter(|window| window.limit != Some(0));
         told.filter_map(|window| match self.meters().find(|(m, _)| m.dimension() == window.dimension) {
             Some((meter, word)) => meter.calibrate(word, window, heed, now),
-            None => own.note(window, now),
+            None => own.note(window, headroom, now),
         })
         .collect()
     }

@@ -24,8 +24,8 @@ pub(super) struct Meter {
 pub(super) struct Heed {
     /// The share of a limit that is left to others.
     pub(super) headroom: f64,
-    /// Whether rates are lowered for a while, and limits stay as they are.
-    pub(super) slow: bool,
+    /// The share that rates are lowered to for a while; 1 when they are not.
+    pub(super) share: f64,
 }
 
 // === impl Meter ===
@@ -76,7 +76,7 @@ impl Meter {
         now: u64,
     ) -> Option<Recalibrated> {
         let told = window.limit.and_then(|limit| u32::try_from(limit).ok());
-        let resized = !heed.slow && told.is_some_and(|limit| self.follow(word, limit, now));
+        let resized = told.is_some_and(|limit| self.follow(word, limit, heed.share, now));
         let lowered = window.remaining.is_some_and(|remaining| {
             let limit = self.limit();
             let reset = window.reset.map(|reset| reset.min(LONGEST).as_nanos());
@@ -91,17 +91,27 @@ impl Meter {
     }
 
     /// Follows a told limit: down always, up only a guess, or back to what was declared.
-    fn follow(&self, word: &AtomicU64, told: u32, now: u64) -> bool {
+    fn follow(&self, word: &AtomicU64, told: u32, share: f64, now: u64) -> bool {
         let limit = if self.quota.guess { told } else { told.min(self.quota.limit) };
         if self.limit.swap(limit.into(), Ordering::Relaxed) == u64::from(limit) {
             return false;
         }
-        self.resize(word, 1.0, now);
+        self.resize(word, share, now);
         true
     }
 
     /// Gives the bucket the pace of its limit, at a share of it.
     pub(super) fn resize(&self, word: &AtomicU64, share: f64, now: u64) {
+        self.bucket(word).resize(self.period(share), self.whole(), now);
+    }
+
+    /// What it holds under the limit in force.
+    fn whole(&self) -> u32 {
+        self.quota.capacity(u32::try_from(self.limit()).unwrap_or(u32::MAX))
+    }
+
+    /// How long one takes to come back under the limit in force, at a share of its pace.
+    pub(super) fn period(&self, share: f64) -> u64 {
         let limit = u32::try_from(self.limit()).unwrap_or(u32::MAX);
         let pace = pace(limit, period(self.quota.dimension));
         #[expect(
@@ -111,9 +121,8 @@ impl Meter {
             reason = "nanoseconds within a day, and a share above zero"
         )]
         let pace = if share < 1.0 { (pace as f64 / share).ceil() as u64 } else { pace };
-        let capacity = self.quota.capacity(limit);
         // No bucket takes longer to fill than a debt may be: what is slower stands still, and no number would hold it.
-        self.bucket(word).resize(pace.min(MOST / u64::from(capacity)), capacity, now);
+        pace.min(MOST / u64::from(self.whole()))
     }
 
     /// The share that is used, from 0 to 1.
@@ -144,7 +153,7 @@ impl Meter {
 
 /// What of a told remainder is ours: others who use the limit, too, take what they like meanwhile. It may be below zero,
 /// and then it is waited for, as a debt is.
-fn left(remaining: u64, limit: u64, headroom: f64) -> i64 {
+pub(super) fn left(remaining: u64, limit: u64, headroom: f64) -> i64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a share of a limit")]
     let others = (limit as f64 * headroom) as i64;
     i64::try_from(remaining).unwrap_or(i64::MAX).saturating_sub(others)

@@ -1,8 +1,9 @@
 //! Quota arithmetic, and who keeps the accounts.
 //!
 //! A [`Store`] opens a [`Ledger`] for each key. Its verbs are those of the domain: reserve (all dimensions of a call or
-//! none), give back and owe (the settlement), calibrate, freeze, slow down. [`Memory`] keeps ledgers in this process
-//! and answers at once; a keeper across the network may answer [`Later`](Answer::Later) by the same arithmetic.
+//! none), settle (what was not used is given back, what was used beyond it is owed), calibrate, freeze, slow down.
+//! [`Memory`] keeps ledgers in this process and answers at once; a keeper across the network may answer
+//! [`Later`](Answer::Later) by the same arithmetic.
 //!
 //! Each dimension is a `Bucket`: one atomic word that holds the instant at which the bucket is full again. The decision
 //! is governor's GCRA over that word, told the time as an argument. Beside the word stand what a provider's header took

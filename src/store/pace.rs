@@ -49,8 +49,14 @@ impl Pace {
     /// How far so many move the word.
     #[inline]
     pub(super) fn weight(&self, count: u64) -> u64 {
-        count.saturating_mul(self.period.load(Ordering::Relaxed)).min(MOST)
+        weight(count, self.period.load(Ordering::Relaxed))
     }
+}
+
+/// How far so many move a word at this period.
+#[inline]
+pub(super) fn weight(count: u64, period: u64) -> u64 {
+    count.saturating_mul(period).min(MOST)
 }
 
 /// How long one takes to come back, rounded up so that a period never gives more than its quota.

@@ -64,8 +64,15 @@ impl Special {
         (from < until).then_some(from)
     }
 
-    pub(super) fn is_slow(&self) -> bool {
-        self.slow.load(Ordering::Relaxed) != 0
+    /// The share that rates are lowered to; 1 when they are not.
+    pub(super) fn share(&self) -> f64 {
+        let slow = self.slow.load(Ordering::Relaxed) != 0;
+        if slow { f64::from_bits(self.share.load(Ordering::Relaxed)) } else { 1.0 }
+    }
+
+    /// Until when rates are lowered, while they are.
+    pub(super) fn slow_until(&self) -> Option<u64> {
+        Some(self.slow.load(Ordering::Relaxed)).filter(|slow| *slow != 0)
     }
 
     /// Slows down until then. Whether rates are to be lowered: they are not when they are low already.
@@ -76,22 +83,5 @@ impl Special {
             self.share.store(share.to_bits(), Ordering::SeqCst);
         }
         before == 0
-    }
-
-    /// An instant told at a slow rate, where the old rate comes back before it.
-    pub(super) fn hastened(&self, until: u64) -> u64 {
-        let slow = self.slow.load(Ordering::Relaxed);
-        if slow == 0 || until <= slow {
-            return until;
-        }
-        let share = f64::from_bits(self.share.load(Ordering::Relaxed));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a share of a span of days; who comes a nanosecond early asks again"
-        )]
-        let rest = ((until - slow) as f64 * share).ceil() as u64;
-        slow + rest
     }
 }

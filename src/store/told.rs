@@ -6,7 +6,7 @@ use super::bucket::NEVER;
 use super::costs::Costs;
 use super::gauge::{Gauge, LONGEST, UNTOLD};
 use super::ledger::Recalibrated;
-use super::meter::Meter;
+use super::meter::{Meter, left};
 use super::plan::Plan;
 use super::special::Special;
 
@@ -62,9 +62,12 @@ impl Told {
     }
 
     /// Takes in what was told of a dimension without a quota.
-    pub(super) fn note(&self, window: &Window, now: u64) -> Option<Recalibrated> {
+    pub(super) fn note(&self, window: &Window, headroom: f64, now: u64) -> Option<Recalibrated> {
         let (_, gauge) = self.gauges.iter().find(|(of, _)| *of == window.dimension)?;
         let remaining = window.remaining?.min(window.limit.unwrap_or(u64::MAX));
+        // A share of a limit that was not told is not known.
+        let remaining = left(remaining, window.limit.unwrap_or(0), headroom);
+        let remaining = u64::try_from(remaining).unwrap_or(0);
         let reset = window.reset.unwrap_or(UNTOLD).min(LONGEST);
         let until = now.saturating_add(u64::try_from(reset.as_nanos()).unwrap_or(NEVER));
         let changed = gauge.note(remaining, window.limit, until, now);

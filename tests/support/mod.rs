@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::Service;
-use watertight::chat::{Call, Completion, Event, Head, Message, Reply, Request, Role, Stop};
+use watertight::chat::{Call, Completion, Event, Head, Message, Reply, Request, Role, Stop, Usage};
 use watertight::event::{Fact, Facts};
 use watertight::failure::{Code, Failure};
 
@@ -30,6 +30,8 @@ pub enum Act {
     Text(&'static str),
     /// Something comes that is no output.
     Preamble,
+    /// So much input and output was used so far.
+    Used(u64, u64),
     /// The other side lives.
     KeepAlive,
     /// The call fails.
@@ -204,6 +206,9 @@ impl Stream for Body {
                 Some(Act::Wait(ms)) => {
                     self.wait = Some(Box::pin(sleep(Duration::from_millis(ms))));
                     continue;
+                }
+                Some(Act::Used(input, output)) => {
+                    Event::Usage(Box::new(Usage { input, output, ..Usage::default() }))
                 }
                 Some(Act::Text(text)) => Event::text(0, format!("{}{text}", self.name)),
                 Some(Act::Preamble) => Event::Started { id: "id".into(), model: self.name.into() },

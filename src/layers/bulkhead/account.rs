@@ -12,10 +12,13 @@ const BYTES_PER_TOKEN: u32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
     window: u32,
+    /// The input, as reserved.
     input: u32,
     /// The declared output, as reserved.
     output: Option<u32>,
-    /// Bytes of output.
+    /// The input that was told.
+    told: Option<u32>,
+    /// Bytes of output, or as many as a told output stands for.
     seen: u32,
     /// Tokens of segments that were declared void: they were paid all the same.
     void: u32,
@@ -46,9 +49,13 @@ impl Account {
     pub(super) fn see(&mut self, sign: Sign) {
         match sign {
             Sign::Output(bytes) => self.seen = self.seen.saturating_add(bytes),
+            Sign::Usage(usage) => {
+                self.told = Some(clamp(usage.input));
+                self.seen = self.seen.max(clamp(usage.output).saturating_mul(BYTES_PER_TOKEN));
+            }
             Sign::Reset => {
                 self.void = self.void.saturating_add(self.spent());
-                self.seen = 0;
+                (self.told, self.seen) = (None, 0);
             }
             _ => {}
         }
@@ -59,8 +66,8 @@ impl Account {
         let last = match end {
             End::Completed(Some(usage)) => usage.total(),
             // It came whole and says nothing: what was put aside is the best that is known.
-            End::Completed(None) if self.seen == 0 => self.reserved().tokens,
-            _ if self.seen > 0 => u64::from(self.spent()),
+            End::Completed(None) if self.seen == 0 && self.told.is_none() => self.reserved().tokens,
+            _ if self.seen > 0 || self.told.is_some() => u64::from(self.spent()),
             // Nothing came: nothing is paid.
             _ => 0,
         };
@@ -70,7 +77,9 @@ impl Account {
     /// Input and the output seen, never more than was declared.
     fn spent(&self) -> u32 {
         let output = self.seen.div_ceil(BYTES_PER_TOKEN);
-        self.input.saturating_add(self.output.map_or(output, |declared| output.min(declared)))
+        self.told
+            .unwrap_or(self.input)
+            .saturating_add(self.output.map_or(output, |declared| output.min(declared)))
     }
 }
 

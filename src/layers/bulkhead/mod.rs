@@ -58,8 +58,10 @@
 //!
 //! # Streams
 //! A slot is held until the last event of a reply, or the last byte of a body, and given back when it ends, errs, is cut
-//! or is dropped. A budget is then settled: with the usage that the reply told; without one, with the input and the
-//! output that was seen, at four bytes a token; and with nothing if the call failed or was dropped before any output.
+//! or is dropped. A budget is then settled: with the usage that the reply told, also where it broke after that; without
+//! one, with the input and the output that was seen, at four bytes a token and at most what was declared. A reply that
+//! came whole with no usage and no output seen, as one that is not streamed, is settled at what was put aside; a call
+//! that failed or was dropped before any of this pays nothing.
 //!
 //! # Cancellation
 //! A call dropped in line gives its place up, and a turn it had is given on. A call dropped at work gives its slot back.

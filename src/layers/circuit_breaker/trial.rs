@@ -15,7 +15,7 @@ use super::word::Counted;
 use super::words::{Report, Verdict};
 
 /// Bytes of a token of ordinary text, near enough for what was burnt.
-const BYTES_PER_TOKEN: u64 = 4;
+const BYTES_PER_TOKEN: u32 = 4;
 
 /// What a call holds from its admission to its end. See the [module](super).
 #[derive(Debug)]
@@ -24,16 +24,25 @@ pub struct Trial {
     call: CallId,
     /// Where first outputs are timed: when the call began.
     begun: u64,
-    /// Where failures are weighed: what its input likely was.
-    input: u32,
-    /// Bytes of output seen.
-    output: u32,
+    /// Where failures are weighed: what it took so far.
+    taken: Taken,
     ticket: Option<Ticket>,
     generation: u16,
     has_output: bool,
     slow: bool,
     /// Whether clocks further in found that it crawls.
     crawls: bool,
+}
+
+/// Tokens of a call that may be lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    /// What the input likely is, until it is told.
+    input: u32,
+    /// Bytes of output seen, or as many as a told output stands for.
+    output: u32,
+    /// Whether the provider told.
+    is_told: bool,
 }
 
 // === impl Trial ===
@@ -52,8 +61,7 @@ impl Trial {
         Self {
             call,
             begun,
-            input,
-            output: 0,
+            taken: Taken { input, ..Taken::default() },
             ticket,
             generation,
             has_output: false,
@@ -117,14 +125,15 @@ impl Trial {
         }
     }
 
-    /// The tokens that are paid and lost. A refusal burns nothing, whatever its body says.
+    /// The tokens that are paid and lost. A refusal burns nothing, whatever its body says; what is told to be used is
+    /// paid.
     fn burnt(&self, failure: &Failure) -> u64 {
         let refused =
             failure.status().is_some_and(|status| status.is_client_error() || status.is_server_error());
-        if !self.has_output || refused {
+        if !self.taken.is_told && (!self.has_output || refused) {
             return 0;
         }
-        u64::from(self.input) + u64::from(self.output) / BYTES_PER_TOKEN
+        self.taken.tokens()
     }
 
     /// Tells the circuit, unless that changes nothing: a probe gives its place back in any case.
@@ -159,22 +168,19 @@ impl Trial {
     }
 }
 
-/// What the input of a request likely is.
-#[cold]
-fn input<R: Ask>(request: &R) -> u32 {
-    u32::try_from(request.cost().input).unwrap_or(u32::MAX)
-}
-
 impl Observer for Trial {
     #[inline]
     fn see(&mut self, sign: Sign) {
-        if let Sign::Output(bytes) = sign {
-            self.output = self.output.saturating_add(bytes);
-            if !self.has_output {
-                self.begin();
+        match sign {
+            Sign::Output(bytes) => {
+                self.taken.output = self.taken.output.saturating_add(bytes);
+                if !self.has_output {
+                    self.begin();
+                }
             }
-        } else {
-            self.crawls |= sign == Sign::Crawling;
+            Sign::Usage(usage) => self.taken.tell(usage),
+            Sign::Crawling => self.crawls = true,
+            _ => {}
         }
     }
 
@@ -195,4 +201,26 @@ impl Observer for Trial {
             }
         }
     }
+}
+
+// === impl Taken ===
+
+impl Taken {
+    #[cold]
+    fn tell(&mut self, usage: Usage) {
+        let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        self.is_told = true;
+        self.input = tokens(usage.input);
+        self.output = self.output.max(tokens(usage.output).saturating_mul(BYTES_PER_TOKEN));
+    }
+
+    fn tokens(self) -> u64 {
+        u64::from(self.input) + u64::from(self.output / BYTES_PER_TOKEN)
+    }
+}
+
+/// What the input of a request likely is.
+#[cold]
+fn input<R: Ask>(request: &R) -> u32 {
+    u32::try_from(request.cost().input).unwrap_or(u32::MAX)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::chat::Ask;
 use crate::chat::Dimension;
 use crate::failure::ConfigError;
 use crate::key::KeyBy;
@@ -33,30 +34,41 @@ const DEFAULT_SLOW_DOWN_SHARE: f64 = 0.5;
 const DEFAULT_SLOW_DOWN_FOR: Duration = Duration::from_secs(60);
 
 /// How calls are held to a provider's limits. See the [module](super).
+///
+/// In a file `false` leaves out what may be left out, also where a value is there already.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimitConfig {
     /// Where what is left out here comes from.
     pub profile: LimitProfile,
     /// Requests a minute.
+    #[serde(with = "crate::off")]
     pub requests_per_minute: Option<u32>,
     /// Tokens a minute, input and output in one bucket.
+    #[serde(with = "crate::off")]
     pub tokens_per_minute: Option<u32>,
     /// Input tokens a minute.
+    #[serde(with = "crate::off")]
     pub input_tokens_per_minute: Option<u32>,
     /// Output tokens a minute.
+    #[serde(with = "crate::off")]
     pub output_tokens_per_minute: Option<u32>,
     /// Requests a day.
+    #[serde(with = "crate::off")]
     pub requests_per_day: Option<u32>,
     /// Tokens a day.
+    #[serde(with = "crate::off")]
     pub tokens_per_day: Option<u32>,
     /// The most calls in flight.
+    #[serde(with = "crate::off")]
     pub max_concurrency: Option<u32>,
     /// The most a minute's bucket holds, as a share of the minute's quota, in (0, 1]; `None` is all of it, and of
     /// requests a sixth. Where a provider counts by a window that slides, this and the rate together must stay within
     /// its quota: 96 % of it as the rate, and a burst of 4 %.
+    #[serde(with = "crate::off")]
     pub burst: Option<f64>,
     /// How full the buckets are at first, as a share, in (0, 1]; `None` is full.
+    #[serde(with = "crate::off")]
     pub initial_fill: Option<f64>,
     /// Whether a call may wait.
     pub mode: Mode,
@@ -66,6 +78,7 @@ pub struct RateLimitConfig {
     /// The most calls in one line.
     pub max_waiting: usize,
     /// How much output is taken from a bucket that counts both kinds; `None` leaves it to the profile.
+    #[serde(with = "crate::off")]
     pub reserve_output: Option<ReserveOutput>,
     /// The output taken for a call with no cap, before this key's own outputs are known.
     pub output_guess: u32,
@@ -73,6 +86,7 @@ pub struct RateLimitConfig {
     pub charge_cache_reads: Option<bool>,
     /// The share of a told limit that is left to others who use it unseen, in (0, 1]; `None` is nothing. What a header
     /// says is left is a moment old, and what others took since is missing from it.
+    #[serde(with = "crate::off")]
     pub headroom: Option<f64>,
     /// The share that rates are lowered to when the provider asks to slow down, in (0, 1].
     pub slow_down_share: f64,
@@ -80,6 +94,7 @@ pub struct RateLimitConfig {
     #[serde(with = "humantime_serde")]
     pub slow_down_for: Duration,
     /// Finds the number of calls in flight that the provider bears, below `max_concurrency`; off by default.
+    #[serde(with = "crate::off")]
     pub adaptive: Option<AdaptiveConfig>,
     /// By what calls are told apart: each key has limits of its own.
     pub key: KeyBy,
@@ -204,8 +219,10 @@ impl RateLimitConfig {
         self.reserve_output.unwrap_or_default()
     }
 
-    pub(super) fn charges_cache_reads(&self) -> bool {
-        self.charge_cache_reads.unwrap_or(self.profile != LimitProfile::Anthropic)
+    /// Whether what this request reads from a cache is charged.
+    #[inline]
+    pub(super) fn charges_cache_reads<R: Ask>(&self, request: &R) -> bool {
+        self.charge_cache_reads.unwrap_or_else(|| self.profile.charges_cache_reads(request.model()))
     }
 }
 

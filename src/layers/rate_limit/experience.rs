@@ -1,7 +1,9 @@
 //! What calls taught, for all to read without a lock.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock};
+
+use once_cell::race::OnceBox;
 
 use super::learn::Learner;
 
@@ -10,7 +12,7 @@ const ONE: u32 = 1024;
 
 /// What calls taught, where one told its usage. The admitted path reads two words of it.
 #[derive(Debug, Default)]
-pub(super) struct Experience(OnceLock<Box<Lessons>>);
+pub(super) struct Experience(OnceBox<Lessons>);
 
 #[derive(Debug)]
 struct Lessons {

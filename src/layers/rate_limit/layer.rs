@@ -17,7 +17,7 @@ use crate::time::{Instant, now};
 use super::config::RateLimitConfig;
 use super::reservation::Reservation;
 use super::snapshot::{KeySnapshot, RateLimitSnapshot};
-use super::state::{GATE, State, Terms, Wait};
+use super::state::{COME_BACK, GATE, State, Terms, Wait};
 use super::waiting::{Asking, line_up};
 
 /// Holds calls to a provider's limits. See the [module](super).
@@ -146,7 +146,7 @@ impl<K: Store> RateLimit<K> {
             State::new(Arc::clone(&keys.terms), name, ledger)
         });
         made.map_err(|full| {
-            let failure = Failure::local(Code::LimiterFull, full.message());
+            let failure = Failure::local(Code::LimiterFull, full.message()).with_retry_after(Some(COME_BACK));
             let call = request.call().id;
             keys.terms.facts.emit(&Fact::Refused {
                 call,
@@ -173,20 +173,17 @@ impl<R: Ask, K: Store> Admission<R> for RateLimit<K> {
             Err(failure) => return Admit::Refused(failure),
         };
         let (call, now) = (request.call(), now());
-        let counted = request.is_counted();
-        let costs = state.costs(request.cost(), counted);
+        let price = state.price(request);
         if !state.line.is_empty() {
-            return line_up(state, call, Asking { costs, counted, known: None, now });
+            return line_up(state, call, Asking { price, known: None, now });
         }
-        match state.take_now(&costs, now) {
+        match state.take_now(&price.costs, now) {
             Some(Ok(())) => {
                 state.tell_admitted(call.id, Duration::ZERO);
-                Admit::Granted(Reservation::new(state, call.id, costs, counted, now))
+                Admit::Granted(Reservation::new(state, call.id, price, now))
             }
-            Some(Err(Wait::Quota(short))) => {
-                line_up(state, call, Asking { costs, counted, known: Some(short), now })
-            }
-            Some(Err(Wait::Slot)) | None => line_up(state, call, Asking { costs, counted, known: None, now }),
+            Some(Err(Wait::Quota(short))) => line_up(state, call, Asking { price, known: Some(short), now }),
+            Some(Err(Wait::Slot)) | None => line_up(state, call, Asking { price, known: None, now }),
         }
     }
 }

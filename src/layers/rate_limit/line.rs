@@ -8,27 +8,32 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use once_cell::race::OnceBox;
 use tokio::sync::{Mutex as FairMutex, Notify, OwnedMutexGuard};
 
+use crate::failure::Failure;
 use crate::store::{Ahead, Costs};
 
-/// The line of one key. Where nobody ever waited it is two words.
+/// The line of one key. Where nobody ever had to wait it is two words.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiting: AtomicUsize,
-    queue: OnceLock<Box<Queue>>,
+    queue: OnceBox<Queue>,
 }
 
-/// What those who wait need.
+/// What those who wait need, and those who may not.
 #[derive(Debug, Default)]
 struct Queue {
     head: Arc<FairMutex<()>>,
     /// Told once for each change; only the head listens.
     changed: Notify,
     ahead: Mutex<Ahead>,
+    /// The last refusal, said again with another time while whoever was refused has let go of it.
+    refused: Mutex<Option<Failure>>,
 }
 
 /// A place in the line, counted from its making to its drop.
@@ -66,6 +71,14 @@ impl Line {
         if !self.is_empty() {
             self.queue().changed.notify_one();
         }
+    }
+
+    /// Refuses a place: in these words, for so long.
+    pub(super) fn refuse(&self, words: impl FnOnce() -> Failure, wait: Duration) -> Failure {
+        let mut last = self.queue().refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = last.take().unwrap_or_else(words).with_retry_after(Some(wait));
+        *last = Some(failure.clone());
+        failure
     }
 
     /// Ready once something changed since the head looked last.

@@ -56,6 +56,7 @@
 //! | the call | pays |
 //! |---|---|
 //! | ended, usage told | the usage; cache reads where the provider charges them |
+//! | cut, or dropped, after usage was told | that input; the output told, and what came since |
 //! | ended, cut, or dropped after its head, no usage told | its input, and the output seen |
 //! | refused by the provider (4xx, 5xx), or failed before its first output | its request |
 //! | dropped before its head, or refused beneath by another layer of ours | nothing |

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// | `openai` | 500 | 1,000,000 | – | charged |
 /// | `anthropic` | 400 | 400,000 of input | – | free, save for Haiku 3.5 |
 /// | `deepseek` | 300 | 500,000 | 10 | charged |
+/// | `groq` | – | – | – | free |
 /// | `unknown` | 500 | – | 50 | charged |
 /// | `headers` | – | – | – | charged |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +25,17 @@ pub enum LimitProfile {
     Anthropic,
     /// DeepSeek: calls in flight above all.
     Deepseek,
+    /// Groq, whose headers tell the limits: one bucket for both kinds of tokens.
+    Groq,
     /// A provider we know nothing of.
     #[default]
     Unknown,
     /// Nothing is guessed: only what is declared, and what headers tell.
     Headers,
 }
+
+/// How the ids of Claude Haiku 3.5 read, there and on other clouds.
+const CHARGED: [&str; 2] = ["claude-3-5-haiku", "claude-haiku-3-5"];
 
 /// The guesses of a profile.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +58,17 @@ impl LimitProfile {
                 Guesses { requests: Some(300), tokens: Some(500_000), in_flight: Some(10), ..none }
             }
             Self::Unknown => Guesses { requests: Some(500), in_flight: Some(50), ..none },
-            Self::Headers => none,
+            Self::Groq | Self::Headers => none,
+        }
+    }
+
+    /// Whether input of this model that is read from a cache counts against the limits. Of Anthropic's models it does for
+    /// those of [`CHARGED`] alone.
+    pub(super) fn charges_cache_reads(self, model: Option<&str>) -> bool {
+        match self {
+            Self::Anthropic => model.is_some_and(|model| CHARGED.iter().any(|name| model.contains(name))),
+            Self::Groq => false,
+            Self::Openai | Self::Deepseek | Self::Unknown | Self::Headers => true,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::failure::{Breaker, Code, Failure};
 use crate::store::{Costs, Ledger, Memory, Store};
 use crate::time::{Instant, after, now};
 
-use super::state::{GATE, State};
+use super::state::{GATE, Price, State};
 
 /// Bytes of output that make a token, where the provider tells no usage: four, of English as of Chinese.
 const BYTES_PER_TOKEN: u32 = 4;
@@ -25,12 +25,12 @@ const SLOW_DOWN: &str = "slow_down";
 pub struct Reservation<K: Store = Memory> {
     state: Arc<State<K::Ledger>>,
     call: CallId,
-    costs: Costs,
-    /// Bytes of output seen.
+    price: Price,
+    /// The input: what was reserved, until it is told.
+    input: u32,
+    /// Bytes of output seen, or as many as a told output stands for.
     seen: u32,
     phase: Phase,
-    /// Whether its input was counted, and not estimated.
-    counted: bool,
     /// Boxed, since few try out a number and all move it.
     trial: Option<Box<Trial>>,
 }
@@ -53,6 +53,8 @@ enum Phase {
     Head,
     /// Output came.
     Output,
+    /// The provider told what is used, and so charges it, however the call may end.
+    Told,
 }
 
 // === impl Reservation ===
@@ -60,15 +62,9 @@ enum Phase {
 impl<K: Store> Reservation<K> {
     /// Of a call that is admitted now.
     #[inline]
-    pub(super) fn new(
-        state: Arc<State<K::Ledger>>,
-        call: CallId,
-        costs: Costs,
-        counted: bool,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn new(state: Arc<State<K::Ledger>>, call: CallId, price: Price, now: Instant) -> Self {
         let trial = if state.terms.config.adaptive.is_some() { Some(Trial::of(&state, now)) } else { None };
-        Self { state, call, costs, seen: 0, phase: Phase::Sent, counted, trial }
+        Self { state, call, price, input: price.costs.input, seen: 0, phase: Phase::Sent, trial }
     }
 
     /// What the call used in the end.
@@ -76,24 +72,33 @@ impl<K: Store> Reservation<K> {
         match how {
             End::Completed(Some(usage)) => self.told(usage),
             End::Failed(failure) if failure.is_local() && self.phase == Phase::Sent => Costs::default(),
+            _ if self.phase == Phase::Told => self.seen(),
             End::Failed(failure) if self.phase < Phase::Output || is_refusal(failure) => {
                 Costs { requests: 1, ..Costs::default() }
             }
             End::Abandoned if self.phase == Phase::Sent => Costs::default(),
-            _ => {
-                let output = self.seen.div_ceil(BYTES_PER_TOKEN);
-                let input = self.costs.input;
-                Costs { requests: 1, input, output, tokens: input.saturating_add(output) }
-            }
+            _ => self.seen(),
         }
     }
 
+    /// What the provider charges for this.
     fn told(&self, usage: Usage) -> Costs {
-        let free = if self.state.terms.config.charges_cache_reads() { 0 } else { usage.cached_read };
+        let free = if self.price.charges_cache { 0 } else { usage.cached_read };
         let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        let input = tokens(usage.input.saturating_sub(free));
-        let output = tokens(usage.output);
-        Costs { requests: 1, input, output, tokens: input.saturating_add(output) }
+        costs(tokens(usage.input.saturating_sub(free)), tokens(usage.output))
+    }
+
+    /// What it used as far as that was told, or seen.
+    fn seen(&self) -> Costs {
+        costs(self.input, self.seen.div_ceil(BYTES_PER_TOKEN))
+    }
+
+    /// Takes in what was used so far.
+    fn tell(&mut self, usage: Usage) {
+        let told = self.told(usage);
+        self.phase = Phase::Told;
+        self.input = told.input;
+        self.seen = self.seen.max(told.output.saturating_mul(BYTES_PER_TOKEN));
     }
 
     /// Takes in what a failure says of the limits.
@@ -134,11 +139,15 @@ impl<K: Store> Observer for Reservation<K> {
     }
 
     fn see(&mut self, sign: Sign) {
-        let Sign::Output(bytes) = sign else {
-            self.phase = self.phase.max(Phase::Head);
-            return;
+        let bytes = match sign {
+            Sign::Output(bytes) => bytes,
+            Sign::Usage(usage) => return self.tell(usage),
+            _ => {
+                self.phase = self.phase.max(Phase::Head);
+                return;
+            }
         };
-        self.phase = Phase::Output;
+        self.phase = self.phase.max(Phase::Output);
         self.seen = self.seen.saturating_add(bytes);
         if let Some(trial) = &mut self.trial
             && let Some(late_from) = trial.late_from.take()
@@ -149,17 +158,10 @@ impl<K: Store> Observer for Reservation<K> {
 
     fn settle(self, how: End<'_>) {
         let state = &self.state;
-        let used = self.used(how);
-        let (back, owed) = (self.costs.less(&used), used.less(&self.costs));
-        if !back.is_nothing() {
-            state.ledger.give_back(&back);
-        }
-        if !owed.is_nothing() {
-            state.ledger.owe(&owed, now());
-        }
+        state.ledger.settle(&self.price.costs, &self.used(how), now);
         match how {
             End::Completed(Some(usage)) => {
-                let estimated = (!self.counted).then_some(self.costs.input);
+                let estimated = (!self.price.counted).then_some(self.price.costs.input);
                 state.experience.learn(estimated, usage.input, usage.output);
             }
             End::Failed(failure) => self.heed(failure),
@@ -177,6 +179,11 @@ impl<K: Store> Observer for Reservation<K> {
         let (call, outcome) = (self.call, how.into());
         state.terms.facts.emit(&Fact::Released { call, gate: GATE, key: &state.name, outcome });
     }
+}
+
+/// The costs of one request with so many tokens.
+fn costs(input: u32, output: u32) -> Costs {
+    Costs { requests: 1, input, output, tokens: input.saturating_add(output) }
 }
 
 /// Whether the provider refused the call: nothing of it was charged.

@@ -1,9 +1,9 @@
 //! What is known of one key: its account, its line, its calls in flight, what they taught.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{CallId, Cost, Dimension, Limits};
+use crate::chat::{Ask, CallId, Cost, Dimension, Limits};
 use crate::event::{Fact, Facts};
 use crate::failure::{Code, Failure};
 use crate::keyed::Idle;
@@ -17,6 +17,9 @@ use super::slots::Slots;
 
 /// The word for this layer in facts, and its name unless it is given one.
 pub(super) const GATE: &str = "rate_limit";
+
+/// When a refused call is to come back where nobody can say: soon enough, and no storm.
+pub(super) const COME_BACK: Duration = Duration::from_secs(1);
 
 /// What all keys of a layer share.
 #[derive(Clone, Debug)]
@@ -35,10 +38,18 @@ pub(super) struct State<L> {
     pub(super) line: Line,
     /// The layer's name, and the key where calls are told apart: the map's own.
     pub(super) name: Arc<str>,
-    /// The last refusal that named a time, said again with another while whoever was refused has let go of it.
-    full: Mutex<Option<Failure>>,
     pub(super) slots: Slots,
     pub(super) experience: Experience,
+}
+
+/// What a call takes, and how its usage will be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Price {
+    pub(super) costs: Costs,
+    /// Whether its input was counted, and not estimated.
+    pub(super) counted: bool,
+    /// Whether input read from a cache is charged.
+    pub(super) charges_cache: bool,
 }
 
 /// Why a call cannot pass now.
@@ -55,8 +66,7 @@ pub(super) enum Wait {
 impl<L> State<L> {
     pub(super) fn new(terms: Arc<Terms>, name: Arc<str>, ledger: L) -> Self {
         let slots = Slots::new(terms.config.most_in_flight(), terms.config.adaptive);
-        let (line, full, experience) = (Line::default(), Mutex::default(), Experience::default());
-        Self { terms, ledger, line, name, full, slots, experience }
+        Self { terms, ledger, line: Line::default(), name, slots, experience: Experience::default() }
     }
 
     /// Tells that a call was refused, and gives the failure.
@@ -67,20 +77,15 @@ impl<L> State<L> {
         failure
     }
 
-    /// The refusal of a call that can come back after a while.
+    /// The refusal of a call that can come back after a while. Where a slot is all that lacks, nobody knows when one
+    /// comes back.
     #[cold]
     pub(super) fn full(&self, call: CallId, wait: Option<Duration>) -> Failure {
         let words = || {
             Failure::local(Code::LimiterFull, format!("rate limit `{}` cannot admit it in time", self.name))
         };
-        if wait.is_none() {
-            return self.refuse(call, words());
-        }
-        let mut last = self.full.lock().unwrap_or_else(PoisonError::into_inner);
-        let failure = last.take().unwrap_or_else(words).with_retry_after(wait);
-        *last = Some(failure.clone());
-        drop(last);
-        self.refuse(call, failure)
+        let wait = wait.filter(|wait| !wait.is_zero()).unwrap_or(COME_BACK);
+        self.refuse(call, self.line.refuse(words, wait))
     }
 
     /// The refusal of a call that can never pass.
@@ -108,7 +113,13 @@ impl<L> State<L> {
 
 impl<L: Ledger> State<L> {
     /// What a call takes. An estimate is corrected by what calls taught; what was counted is not.
-    pub(super) fn costs(&self, cost: Cost, counted: bool) -> Costs {
+    pub(super) fn price<R: Ask>(&self, request: &R) -> Price {
+        let (cost, counted) = request.counted().map_or_else(|| (request.cost(), false), |cost| (cost, true));
+        let charges_cache = self.terms.config.charges_cache_reads(request);
+        Price { costs: self.costs(cost, counted), counted, charges_cache }
+    }
+
+    fn costs(&self, cost: Cost, counted: bool) -> Costs {
         let input = u32::try_from(cost.input).unwrap_or(u32::MAX);
         let input = if counted { input } else { self.experience.corrected(input) };
         let cap = cost.output.map(|output| u32::try_from(output).unwrap_or(u32::MAX));
@@ -189,8 +200,8 @@ mod tests {
     /// Expected: it MUST be small, since there may be a million of them.
     #[test]
     fn an_idle_key_is_small() {
-        assert!(size_of::<State<MemoryLedger>>() <= 144, "{}", size_of::<State<MemoryLedger>>());
-        assert!(size_of::<MemoryLedger>() <= 48, "{}", size_of::<MemoryLedger>());
-        assert!(size_of::<Reservation>() <= 48);
+        assert!(size_of::<State<MemoryLedger>>() <= 104, "{}", size_of::<State<MemoryLedger>>());
+        assert!(size_of::<MemoryLedger>() <= 40, "{}", size_of::<MemoryLedger>());
+        assert!(size_of::<Reservation>() <= 56);
     }
 }

@@ -5,19 +5,18 @@ use std::sync::Arc;
 use crate::chat::{Call, CallId};
 use crate::failure::Failure;
 use crate::gate::Admit;
-use crate::store::{Costs, Ledger, Short, Store};
+use crate::store::{Ledger, Short, Store};
 use crate::time::{Instant, after, now, timeout_at};
 
 use super::config::Mode;
 use super::line::{Line, Place};
 use super::reservation::Reservation;
-use super::state::{State, Wait};
+use super::state::{Price, State, Wait};
 
 /// A call that cannot pass now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
-    pub(super) costs: Costs,
-    pub(super) counted: bool,
+    pub(super) price: Price,
     /// What the quotas said, where they were asked.
     pub(super) known: Option<Short>,
     pub(super) now: Instant,
@@ -27,8 +26,7 @@ pub(super) struct Asking {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     call: CallId,
-    costs: Costs,
-    counted: bool,
+    price: Price,
     since: Instant,
     /// When waiting is of no more use.
     last: Instant,
@@ -49,7 +47,7 @@ struct Held<L>(Arc<State<L>>);
 
 impl<K: Store> Waiter<K> {
     fn join(state: Arc<State<K::Ledger>>, asked: Asked) -> Self {
-        Self { place: Place::join(Held(state), asked.costs), asked }
+        Self { place: Place::join(Held(state), asked.price.costs), asked }
     }
 
     /// Waits for its turn, and then for what it asks.
@@ -59,11 +57,11 @@ impl<K: Store> Waiter<K> {
         }
         loop {
             let now = now();
-            let until = match self.state().take(&self.asked.costs, now).await {
+            let until = match self.state().take(&self.asked.price.costs, now).await {
                 Ok(()) => return Ok(self.granted(now)),
                 Err(Wait::Quota(Short::Never { dimension, capacity })) => {
-                    let Asked { call, costs, .. } = self.asked;
-                    return Err(self.state().too_dear(call, &costs, dimension, capacity));
+                    let Asked { call, price, .. } = self.asked;
+                    return Err(self.state().too_dear(call, &price.costs, dimension, capacity));
                 }
                 Err(Wait::Quota(Short::Until(until))) if until > self.asked.last => return Err(self.late()),
                 Err(Wait::Quota(Short::Until(until))) => until,
@@ -81,19 +79,19 @@ impl<K: Store> Waiter<K> {
 
     fn granted(self, now: Instant) -> Reservation<K> {
         let state = Arc::clone(self.state());
-        let Asked { call, costs, counted, since, .. } = self.asked;
+        let Asked { call, price, since, .. } = self.asked;
         // It leaves the line first: whoever is told of the admission sees the line without it.
         drop(self);
         state.tell_admitted(call, now.saturating_duration_since(since));
-        Reservation::new(state, call, costs, counted, now)
+        Reservation::new(state, call, price, now)
     }
 
     /// The refusal of a call that cannot pass in time after all.
     fn late(&self) -> Failure {
         let (state, now) = (self.state(), now());
-        let promise = state.ledger.promise(&self.asked.costs, &Default::default(), now).ok();
+        let promise = state.ledger.promise(&self.asked.price.costs, &Default::default(), now).ok();
         let wait = promise.map(|promise| promise.saturating_duration_since(now));
-        state.full(self.asked.call, wait.filter(|wait| !wait.is_zero()))
+        state.full(self.asked.call, wait)
     }
 }
 
@@ -112,29 +110,29 @@ pub(super) fn line_up<K: Store>(
     call: Call,
     asking: Asking,
 ) -> Admit<Reservation<K>> {
-    let Asking { costs, counted, known, now } = asking;
+    let Asking { price, known, now } = asking;
     // It may have held for a moment what the head of the line looked for just then.
     state.line.wake();
     let promise = match known {
         // Nobody was in line when this was said.
         Some(short) => Err(short),
-        None => state.ledger.promise(&costs, &state.line.ahead(), now),
+        None => state.ledger.promise(&price.costs, &state.line.ahead(), now),
     };
     let promise = match promise {
         Ok(promise) | Err(Short::Until(promise)) => promise,
         Err(Short::Never { dimension, capacity }) => {
-            return Admit::Refused(state.too_dear(call.id, &costs, dimension, capacity));
+            return Admit::Refused(state.too_dear(call.id, &price.costs, dimension, capacity));
         }
     };
     let config = &state.terms.config;
-    let last = after(now, config.acquire_timeout);
-    let last = call.first_output_by().map_or(last, |by| by.min(last));
     let may_wait = call.patient && config.mode == Mode::Wait && state.line.waiting() < config.max_waiting;
-    if !may_wait || promise > last {
-        // Where a slot is all that lacks, nobody knows when one comes back.
-        let wait = promise.saturating_duration_since(now);
-        return Admit::Refused(state.full(call.id, Some(wait).filter(|wait| !wait.is_zero())));
-    }
-    let asked = Asked { call: call.id, costs, counted, since: now, last };
+    let last = may_wait.then(|| {
+        let last = after(now, config.acquire_timeout);
+        call.first_output_by().map_or(last, |by| by.min(last))
+    });
+    let Some(last) = last.filter(|last| promise <= *last) else {
+        return Admit::Refused(state.full(call.id, Some(promise.saturating_duration_since(now))));
+    };
+    let asked = Asked { call: call.id, price, since: now, last };
     Admit::Wait(Box::pin(Waiter::join(state, asked).admitted()))
 }

@@ -27,7 +27,7 @@ pub(super) struct Crawling {
 }
 
 /// The rate at which streams through the layer usually come, learned where a crawl is looked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Learned {
     windows: u32,
     mean: f64,
@@ -84,16 +84,19 @@ impl Crawling {
 // === impl Learned ===
 
 impl Learned {
-    pub(super) const NOTHING: Self = Self { windows: 0, mean: 0.0 };
-
     /// Whether a window's rate is no crawl; it is learned from then.
     pub(super) fn is_brisk(&mut self, rate: f64, crawl: Crawl) -> bool {
-        let usual = if self.windows < KNOWN { 0.0 } else { self.mean * CRAWLING_SHARE };
-        let brisk = rate >= (crawl.tokens_per_second * BYTES_PER_TOKEN).max(usual);
+        let slowest = self.usual().map_or(0.0, |usual| usual * CRAWLING_SHARE);
+        let brisk = rate >= (crawl.tokens_per_second * BYTES_PER_TOKEN).max(slowest);
         if brisk {
             self.windows = self.windows.saturating_add(1);
             self.mean += (rate - self.mean) / f64::from(self.windows.min(KNOWN));
         }
         brisk
+    }
+
+    /// The usual rate, in bytes of output a second, once enough windows are known.
+    pub(super) fn usual(&self) -> Option<f64> {
+        (self.windows >= KNOWN).then_some(self.mean)
     }
 }

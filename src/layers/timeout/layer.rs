@@ -14,6 +14,7 @@ use super::body::Clocked;
 use super::clocks::Clocks;
 use super::future::ResponseFuture;
 use super::plan::Plan;
+use super::snapshot::TimeoutSnapshot;
 use super::watchdog::Watchdog;
 
 /// Puts clocks on calls. See the [module](super).
@@ -57,6 +58,12 @@ impl DualClockTimeoutLayer {
     pub fn facts(self, facts: &Facts) -> Self {
         let plan = |clocks| Arc::new(Plan::new(clocks, facts.clone()));
         Self { plain: plan(self.plain.clocks), reasoning: plan(self.reasoning.clocks) }
+    }
+
+    /// The clocks, and how often they ran out.
+    #[must_use]
+    pub fn snapshot(&self) -> TimeoutSnapshot {
+        TimeoutSnapshot { plain: self.plain.snapshot(), reasoning: self.reasoning.snapshot() }
     }
 
     /// The clocks for a request of this kind.

@@ -69,6 +69,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # As it stands
+//! [`snapshot`](DualClockTimeoutLayer::snapshot) shows the clocks and how often each ran out.
+//!
 //! # What it does not do
 //! It does not retry, and it does not know a keep-alive from an output: the response says which is which.
 //!
@@ -80,6 +83,7 @@ mod crawling;
 mod future;
 mod layer;
 mod plan;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -89,4 +93,5 @@ pub use body::{Clocked, Timed};
 pub use clocks::{Clocks, Crawl, FirstClock, KeepAlive};
 pub use future::ResponseFuture;
 pub use layer::{DualClockTimeout, DualClockTimeoutLayer};
+pub use snapshot::{ClocksSnapshot, Expired, TimeoutSnapshot};
 pub use watchdog::Watchdog;

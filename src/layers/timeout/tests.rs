@@ -102,7 +102,7 @@ fn a_rate_is_of_its_window() {
         let mut judge = |(seconds, bytes): &(u16, u32)| {
             at += Duration::from_secs((*seconds).into());
             crawling.see(*bytes);
-            let mut learned = Learned::NOTHING;
+            let mut learned = Learned::default();
             crawling.judge(false, at, |rate| learned.is_brisk(rate, crawl)).is_some()
         };
         windows.iter().map(&mut judge).collect()
@@ -128,7 +128,7 @@ fn a_rate_is_of_its_window() {
 fn the_usual_rate_is_learned() {
     let crawl = Crawl::default();
     let after = |windows: u32, rate: f64| {
-        let mut learned = Learned::NOTHING;
+        let mut learned = Learned::default();
         assert!((0..windows).all(|_| learned.is_brisk(1000.0, crawl)));
         (0..50).map(|_| learned.is_brisk(rate, crawl)).filter(|brisk| !brisk).count()
     };
@@ -136,7 +136,7 @@ fn the_usual_rate_is_learned() {
     assert_eq!(after(20, 1000.0 / 11.0), 50);
     assert_eq!(after(19, 1000.0 / 11.0), 49, "the first of them is the twentieth known");
     assert_eq!(after(0, 1.9), 50, "half a token a second is two bytes");
-    let mut learned = Learned::NOTHING;
+    let mut learned = Learned::default();
     assert!((1..500).all(|window| learned.is_brisk(2000.0 / f64::from(window), crawl)));
 }
 

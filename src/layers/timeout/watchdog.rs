@@ -6,7 +6,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::chat::{Call, CallId, Sign};
-use crate::event::Fact;
 use crate::failure::{Clock, Code, Failure};
 use crate::time::{Instant, now};
 
@@ -103,7 +102,7 @@ impl Watchdog {
                 self.commit();
                 self.came = self.came.max(Came::Bytes);
             }
-            Sign::Liveness | Sign::Preamble => self.came = self.came.max(Came::Bytes),
+            Sign::Liveness | Sign::Preamble | Sign::Usage(_) => self.came = self.came.max(Came::Bytes),
         }
     }
 
@@ -163,12 +162,12 @@ impl Watchdog {
         let slow = times.crawl.judge(away, now, |rate| plan.is_brisk(rate, crawl))?;
         let rate = slow.rate;
         if slow.is_news {
-            plan.facts.emit(&Fact::Crawling { call, rate });
+            plan.tell_crawling(call, rate);
         }
         if !crawl.cut {
             return slow.is_news.then_some(Found::Crawling { rate });
         }
-        plan.facts.emit(&Fact::TimedOut { call, clock: Clock::Idle, after: crawl.window });
+        plan.tell_expired(call, Clock::Idle, crawl.window);
         let reason = format!("{rate:.1} bytes of output a second over {:?}", crawl.window);
         Some(Found::Expired(Failure::new(Code::Timeout(Clock::Idle), reason)))
     }
@@ -176,7 +175,7 @@ impl Watchdog {
     fn expire(&self, clock: Clock, now: Instant) -> Failure {
         let since = self.waiting.as_ref().map_or(now, |waiting| waiting.times().since(clock));
         let after = now.duration_since(since);
-        self.plan.facts.emit(&Fact::TimedOut { call: self.call, clock, after });
+        self.plan.tell_expired(self.call, clock, after);
         let what = match clock {
             Clock::Connect => "no connection",
             Clock::FirstOutput => "no output",

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use super::*;
 
@@ -37,28 +39,77 @@ fn told(dimension: Dimension, limit: Option<u64>, remaining: Option<u64>, reset:
     limits
 }
 
+/// What befalls a ledger.
+#[derive(Clone, Debug)]
+enum Act {
+    Call(Costs),
+    Settle(Costs, Costs),
+    Told(Limits),
+    Freeze(u64),
+    SlowDown(u64),
+    Wait(u64),
+}
+
+fn script() -> impl Strategy<Value = Vec<Act>> {
+    let some = || {
+        (0_u32..3, 0_u32..70).prop_map(|(requests, tokens)| Costs {
+            requests,
+            input: tokens / 2,
+            output: 9,
+            tokens,
+        })
+    };
+    let word =
+        (proptest::option::of(20_u64..80), proptest::option::of(0_u64..80), proptest::option::of(1_u64..50));
+    let act = prop_oneof![
+        6 => some().prop_map(Act::Call),
+        2 => (some(), some()).prop_map(|(reserved, used)| Act::Settle(reserved, used)),
+        1 => word.prop_map(|(limit, left, reset)| Act::Told(told(Dimension::Tokens, limit, left, reset))),
+        1 => (0_u64..9).prop_map(Act::Freeze),
+        1 => (1_u64..9).prop_map(Act::SlowDown),
+        3 => (0_u64..9).prop_map(Act::Wait),
+    ];
+    proptest::collection::vec(act, 1..40)
+}
+
+/// Whether every call takes from all dimensions or from none.
+fn takes_all_or_nothing(
+    script: &[Act],
+    ask: impl Fn(&MemoryLedger, Costs, Instant) -> bool,
+) -> Result<(), TestCaseError> {
+    let dimensions = [Dimension::Requests, Dimension::Tokens, Dimension::InputTokens];
+    let mut now = crate::time::now();
+    let ledger = ledger_of(&dimensions.map(|dimension| Quota::new(dimension, 60).with_burst(1.0)), now);
+    let left = |now| dimensions.map(|dimension| remaining(&ledger, dimension, now));
+    for act in script {
+        match act {
+            Act::Call(costs) => {
+                let before = left(now);
+                let granted = ask(&ledger, *costs, now);
+                let taken = |of| if granted { u64::from(costs.of(of)) } else { 0 };
+                for ((dimension, before), after) in dimensions.into_iter().zip(before).zip(left(now)) {
+                    prop_assert_eq!(before - after, taken(dimension), "{:?} of {:?}", dimension, act);
+                }
+            }
+            Act::Settle(reserved, used) => ledger.settle(reserved, used, || now),
+            Act::Told(limits) => drop(ledger.calibrate(limits, 0.0, now)),
+            Act::Freeze(length) => ledger.freeze(now + second(*length), now),
+            Act::SlowDown(length) => ledger.slow_down(0.5, now + second(*length), now),
+            Act::Wait(length) => now += second(*length),
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Scenario: calls of any cost under three quotas, some of which refuse them.
+    /// Scenario: calls of any cost under three quotas, some of which refuse them, among settlements, words of a provider,
+    /// freezes and slow times.
     /// Expected: a refused call MUST take nothing anywhere, a granted one its cost everywhere.
     #[test]
-    fn a_call_takes_all_or_nothing(calls in proptest::collection::vec((0_u32..3, 0_u32..70, 0_u64..9), 1..40)) {
-        let quotas = [Dimension::Requests, Dimension::Tokens, Dimension::InputTokens];
-        let now = crate::time::now();
-        let ledger = ledger_of(&quotas.map(|dimension| Quota::new(dimension, 60).with_burst(1.0)), now);
-        let mut now = now;
-        for (requests, tokens, wait) in calls {
-            now += second(wait);
-            let before = quotas.map(|dimension| remaining(&ledger, dimension, now));
-            let cost = Costs { requests, input: tokens / 2, output: 9, tokens };
-            let granted = ask(&ledger, cost, now).is_ok();
-            let after = quotas.map(|dimension| remaining(&ledger, dimension, now));
-            for (at, dimension) in quotas.into_iter().enumerate() {
-                let taken = if granted { u64::from(cost.of(dimension)) } else { 0 };
-                prop_assert_eq!(before[at] - after[at], taken);
-            }
-        }
+    fn a_call_takes_all_or_nothing(script in script()) {
+        takes_all_or_nothing(&script, |ledger, costs, now| ask(ledger, costs, now).is_ok())?;
     }
 
     /// Scenario: a call refused by several quotas, one of them frozen at times.
@@ -78,22 +129,24 @@ proptest! {
     }
 }
 
-/// Scenario: the law of all or none, held against a twin that keeps what it took before a refusal.
-/// Expected: the twin MUST be caught.
+/// Scenario: the law of all or none, held against a twin that keeps what it took before a refusal, and one that takes from
+/// the first dimension alone.
+/// Expected: the twins MUST be caught.
 #[test]
 fn a_ledger_that_keeps_the_half_is_rejected() {
-    let now = crate::time::now();
-    let quotas = [Quota::new(Dimension::Requests, 600), Quota::new(Dimension::Tokens, 60)];
-    let (honest, twin) = (ledger_of(&quotas, now), ledger_of(&quotas, now));
-    for _ in 0..50 {
-        assert!(ask(&honest, costs(1, 61), now).is_err());
-        let taken = twin.meters().take_while(|(meter, word)| {
-            meter.bucket(word).take(costs(1, 61).of(meter.dimension()), twin.tick(now)).is_ok()
-        });
-        assert_eq!(taken.count(), 1, "the second quota refuses");
-    }
-    assert_eq!(remaining(&honest, Dimension::Requests, now), 100);
-    assert_eq!(remaining(&twin, Dimension::Requests, now), 50, "the twin keeps what it took");
+    let take = |ledger: &MemoryLedger, at: usize, costs: Costs, now| {
+        let (meter, word) = ledger.meters().nth(at).unwrap();
+        meter.bucket(word).take(costs.of(meter.dimension()), ledger.tick(now)).is_ok()
+    };
+    let keeps = |ledger: &MemoryLedger, costs, now| (0..3).all(|at| take(ledger, at, costs, now));
+    let forgets = |ledger: &MemoryLedger, costs, now| take(ledger, 0, costs, now);
+    let rejects = |twin: &dyn Fn(&MemoryLedger, Costs, Instant) -> bool| {
+        let mut runner = TestRunner::deterministic();
+        (0..200)
+            .any(|_| takes_all_or_nothing(&script().new_tree(&mut runner).unwrap().current(), twin).is_err())
+    };
+    assert!(rejects(&keeps) && rejects(&forgets));
+    assert!(!rejects(&|ledger, costs, now| ask(ledger, costs, now).is_ok()));
 }
 
 /// Scenario: frozen for ten seconds when forty of sixty are used.
@@ -123,6 +176,21 @@ fn a_slow_time_ends_by_itself() {
     assert_eq!(remaining(&ledger, Dimension::Tokens, now + second(20)), 10);
     assert_eq!(ask(&ledger, costs(1, 15), now + second(1)), Err(Short::Until(now + second(25))));
     assert_eq!(ask(&ledger, costs(1, 15), now + second(25)), Ok(()));
+}
+
+/// Scenario: half the rate for twenty seconds, with half the bucket used; a provider tells half the limit meanwhile.
+/// Expected: the limit MUST be followed at once, at half its pace until then and at its whole pace from there on.
+#[test]
+fn a_limit_told_in_a_slow_time_is_followed() {
+    let now = crate::time::now();
+    let ledger = ledger_of(&[Quota::new(Dimension::Tokens, 120)], now);
+    ask(&ledger, costs(1, 60), now).unwrap();
+    ledger.slow_down(0.5, now + second(20), now);
+    ledger.calibrate(&told(Dimension::Tokens, Some(60), None, None), 0.0, now);
+    assert_eq!(ledger.levels(now)[0].limit, Some(60));
+    let left = |seconds| remaining(&ledger, Dimension::Tokens, now + second(seconds));
+    assert_eq!((left(10), left(20), left(30)), (5, 10, 20));
+    assert_eq!(ledger.capacity(Dimension::Tokens), Some(60));
 }
 
 /// Scenario: a limit below a declared one, then one above it; a limit above a guess.
@@ -182,4 +250,20 @@ fn headroom_is_left_to_others() {
     assert_eq!(remaining(&ledger, Dimension::Tokens, now), 4);
     ledger.calibrate(&told(Dimension::Tokens, Some(60), Some(2), None), 0.1, now);
     assert_eq!(ask(&ledger, costs(1, 1), now), Err(Short::Until(now + second(5))));
+    let untold = ledger_of(&[], now);
+    untold.calibrate(&told(Dimension::Tokens, Some(60), Some(10), None), 0.1, now);
+    assert_eq!(remaining(&untold, Dimension::Tokens, now), 4, "also where we have no quota");
+}
+
+/// Scenario: of a dimension without a quota five are told to be left, then none; no limit is told.
+/// Expected: how much is used MUST be unknown first, and then all.
+#[test]
+fn what_is_empty_is_used_up() {
+    let now = crate::time::now();
+    let ledger = ledger_of(&[], now);
+    ledger.calibrate(&told(Dimension::Tokens, None, Some(5), None), 0.0, now);
+    assert!(ledger.used(now).abs() < f64::EPSILON);
+    ledger.calibrate(&told(Dimension::Tokens, None, Some(0), None), 0.0, now);
+    assert!((ledger.used(now) - 1.0).abs() < f64::EPSILON);
+    assert!(ledger.used(now + second(60)).abs() < f64::EPSILON);
 }
