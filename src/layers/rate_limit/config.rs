@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::Ask;
-use crate::chat::Dimension;
+use crate::chat::{Ask, Dimension};
 use crate::failure::ConfigError;
 use crate::key::KeyBy;
 use crate::keyed::DEFAULT_MAX_KEYS;
 use crate::store::Quota;
 
 use super::adaptive::AdaptiveConfig;
-use super::profile::LimitProfile;
+use super::profile::{LimitProfile, ReserveOutput};
 
 /// The longest a call waits in line: 5 s. Whoever waits longer is better served by another candidate or by the caller's
 /// own patience; a person at a screen gives up about then.
@@ -112,20 +111,6 @@ pub enum Mode {
     Wait,
     /// Never: it is refused with the instant to come back at.
     Reject,
-}
-
-/// How much output is taken from a bucket that counts input and output together, before the output is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ReserveOutput {
-    /// What the call declares as its most, since the provider takes as much (OpenAI, Azure, Groq, Cerebras); else the
-    /// most that 95 % of this key's answers stayed below, else the guess.
-    #[default]
-    Declared,
-    /// The most that 95 % of this key's answers stayed below, nothing while that is unknown: the provider debits what
-    /// comes (Mistral).
-    Learned,
 }
 
 // === impl RateLimitConfig ===

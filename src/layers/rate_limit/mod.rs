@@ -110,8 +110,8 @@ mod state;
 mod waiting;
 
 pub use adaptive::AdaptiveConfig;
-pub use config::{Mode, RateLimitConfig, ReserveOutput};
+pub use config::{Mode, RateLimitConfig};
 pub use layer::{RateLimit, TokenAwareRateLimitLayer};
-pub use profile::LimitProfile;
+pub use profile::{LimitProfile, ReserveOutput};
 pub use reservation::Reservation;
 pub use snapshot::{KeySnapshot, RateLimitSnapshot};

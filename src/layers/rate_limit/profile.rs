@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// How the ids of Claude Haiku 3.5 read, there and on other clouds.
+const CHARGED: [&str; 2] = ["claude-3-5-haiku", "claude-haiku-3-5"];
+
 /// What is guessed of a provider until it is declared, or told by headers: starting points of ours, of November 2026.
 ///
 /// They are below what a paying account of the lowest common tier has, so that a limit nobody declared seldom refuses
@@ -34,8 +37,19 @@ pub enum LimitProfile {
     Headers,
 }
 
-/// How the ids of Claude Haiku 3.5 read, there and on other clouds.
-const CHARGED: [&str; 2] = ["claude-3-5-haiku", "claude-haiku-3-5"];
+/// How much output is taken from a bucket that counts input and output together, before the output is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ReserveOutput {
+    /// What the call declares as its most, since the provider takes as much (OpenAI, Azure, Groq, Cerebras); else the
+    /// most that 95 % of this key's answers stayed below, else the guess.
+    #[default]
+    Declared,
+    /// The most that 95 % of this key's answers stayed below, nothing while that is unknown: the provider debits what
+    /// comes (Mistral).
+    Learned,
+}
 
 /// The guesses of a profile.
 #[derive(Clone, Copy, Debug, Default)]

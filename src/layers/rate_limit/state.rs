@@ -10,9 +10,10 @@ use crate::keyed::Idle;
 use crate::store::{Answer, Costs, Ledger, Quota, Recalibrated, Short};
 use crate::time::{Instant, now};
 
-use super::config::{RateLimitConfig, ReserveOutput};
+use super::config::RateLimitConfig;
 use super::experience::Experience;
 use super::line::Line;
+use super::profile::ReserveOutput;
 use super::slots::Slots;
 
 /// The word for this layer in facts, and its name unless it is given one.
