@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::failure::{Code, Failure};
 
 use super::completion::Completion;
-use super::message::{Content, Part};
+use super::message::{Content, Part, Reasoning};
 use super::usage::Usage;
 
 /// One piece of a reply.
@@ -180,6 +180,24 @@ impl Event {
     #[must_use]
     pub fn text(index: u32, text: impl Into<String>) -> Self {
         Self::Text { index, text: text.into() }
+    }
+
+    /// What a stream tells of a whole block before it closes it: nothing, where the close is all that can be told.
+    pub(crate) fn deltas(index: u32, whole: &Content) -> impl Iterator<Item = Self> {
+        let (first, then) = match whole {
+            Content::Text(text) => (Some(Self::text(index, text.as_str())), None),
+            Content::Refusal(text) => (Some(Self::Refusal { index, text: text.clone() }), None),
+            Content::Reasoning(Reasoning { text, .. }) => {
+                (Some(Self::Reasoning { index, text: text.clone() }), None)
+            }
+            Content::ToolCall(call) => {
+                let start = Box::new(ToolCallStart::new(call.id.as_str(), call.name.as_str()));
+                let arguments = Self::ToolArguments { index, text: call.arguments.clone() };
+                (Some(Self::ToolCall { index, start }), Some(arguments))
+            }
+            _ => (None, None),
+        };
+        first.into_iter().chain(then)
     }
 }
 
