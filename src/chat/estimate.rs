@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 use super::call::Cost;
-use super::message::{Content, Media, Message, Part, Source};
+use super::media::{Media, Source};
+use super::message::{Content, Message, Part};
 use super::options::Tool;
 use super::request::{Parts, Request};
 use super::script::{JSON, LATIN, Scripts, per};

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::extra::{Extra, Protocol};
+use super::media::Media;
+use super::tool_call::{ToolCall, ToolResult};
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,54 +70,6 @@ pub enum Content {
     Reasoning(Reasoning),
     /// A part of a protocol that has no word of ours; it goes out to that protocol only.
     Other(Protocol, Value),
-}
-
-/// A picture, a sound or a file.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Media {
-    /// Where its bytes are.
-    pub source: Source,
-    /// Its media type (`image/png`), or a sound's format.
-    pub media_type: Option<String>,
-    /// Its file name.
-    pub name: Option<String>,
-}
-
-/// Where the bytes of a [`Media`] are.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Source {
-    /// At an address.
-    Url(String),
-    /// Here, in base64. Shared, so that a copy of a conversation copies no picture.
-    Base64(Arc<str>),
-    /// At the provider, under this id.
-    Id(String),
-}
-
-/// A call to a tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ToolCall {
-    /// The id that the result must name.
-    pub id: String,
-    /// The tool.
-    pub name: String,
-    /// The arguments, as the string that came: JSON, or what the model made of it.
-    pub arguments: String,
-}
-
-/// What a tool answered.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ToolResult {
-    /// The id of the call.
-    pub id: String,
-    /// The answer.
-    pub parts: Vec<Part>,
-    /// Whether the tool failed.
-    pub is_error: bool,
 }
 
 /// What the model thought, and the state a provider wants back unchanged.
@@ -186,6 +140,17 @@ impl Message {
         })
     }
 
+    /// Gives tool calls that got no arguments the empty object: what reads them expects JSON.
+    pub(crate) fn fill_arguments(&mut self) {
+        for part in &mut self.parts {
+            if let Content::ToolCall(call) = &mut part.content
+                && call.arguments.is_empty()
+            {
+                call.arguments.push_str("{}");
+            }
+        }
+    }
+
     /// Bytes of text, media and arguments in the turn.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -215,10 +180,7 @@ impl Part {
     fn size(&self) -> usize {
         match &self.content {
             Content::Text(text) | Content::Refusal(text) => text.len(),
-            Content::Image(media) | Content::Audio(media) | Content::File(media) => match &media.source {
-                Source::Base64(data) => data.len(),
-                Source::Url(text) | Source::Id(text) => text.len(),
-            },
+            Content::Image(media) | Content::Audio(media) | Content::File(media) => media.size(),
             Content::ToolCall(call) => call.name.len() + call.arguments.len(),
             Content::ToolResult(result) => result.parts.iter().map(Self::size).sum(),
             Content::Reasoning(reasoning) => {
@@ -239,54 +201,5 @@ impl Part {
 impl From<Content> for Part {
     fn from(content: Content) -> Self {
         Self { content, cache: None, extra: Extra::NONE }
-    }
-}
-
-// === impl Media ===
-
-impl Media {
-    /// Media at an address.
-    #[must_use]
-    pub fn url(url: impl Into<String>) -> Self {
-        Self { source: Source::Url(url.into()), media_type: None, name: None }
-    }
-
-    /// Media in base64.
-    #[must_use]
-    pub fn base64(media_type: impl Into<String>, data: impl Into<Arc<str>>) -> Self {
-        Self { source: Source::Base64(data.into()), media_type: Some(media_type.into()), name: None }
-    }
-
-    /// Media held by the provider.
-    #[must_use]
-    pub fn id(id: impl Into<String>) -> Self {
-        Self { source: Source::Id(id.into()), media_type: None, name: None }
-    }
-}
-
-// === impl ToolCall ===
-
-impl ToolCall {
-    /// A call.
-    #[must_use]
-    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
-        Self { id: id.into(), name: name.into(), arguments: arguments.into() }
-    }
-}
-
-// === impl ToolResult ===
-
-impl ToolResult {
-    /// An answer in text.
-    #[must_use]
-    pub fn text(id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { id: id.into(), parts: vec![Part::text(text)], is_error: false }
-    }
-
-    /// Marks that the tool failed.
-    #[must_use]
-    pub const fn failed(mut self) -> Self {
-        self.is_error = true;
-        self
     }
 }

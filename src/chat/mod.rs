@@ -12,6 +12,7 @@ mod event;
 mod extra;
 mod held;
 mod limits;
+mod media;
 mod message;
 mod options;
 mod push;
@@ -22,6 +23,7 @@ mod script;
 mod tests;
 #[cfg(feature = "tiktoken")]
 mod tiktoken;
+mod tool_call;
 mod tool_request;
 mod usage;
 mod watch;
@@ -36,15 +38,15 @@ pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
 pub use held::{Head, Held};
 pub use limits::{Dimension, Limits, Window};
-pub use message::{
-    CacheBreakpoint, Content, Media, Message, Part, Reasoning, Role, Source, ToolCall, ToolResult,
-};
+pub use media::{Media, Source};
+pub use message::{CacheBreakpoint, Content, Message, Part, Reasoning, Role};
 pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
 pub use push::Callbacks;
 pub use reply::{BoxEvents, BoxReply, Reply};
 pub use request::{Parts, Request};
 #[cfg(feature = "tiktoken")]
 pub use tiktoken::Tiktoken;
+pub use tool_call::{ToolCall, ToolResult};
 pub use tool_request::ToolRequest;
 pub use usage::Usage;
 pub use watch::{End, Observer, Outcome, Watch, Watchers};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Extensions;
 
 use super::call::{Ask, Call};
-use super::message::ToolCall;
+use super::tool_call::ToolCall;
 
 /// A call of a tool, as a tool's service takes it.
 #[derive(Clone, Debug, Default)]

@@ -116,13 +116,7 @@ fn spoken(mut message: Map<String, Value>) -> Result<Message, Failure> {
         part.extra.set(CHAT, PLACE, "reasoning");
         turn.parts.insert(0, part);
     }
-    for part in &mut turn.parts {
-        if let Content::ToolCall(call) = &mut part.content
-            && call.arguments.is_empty()
-        {
-            call.arguments.push_str("{}");
-        }
-    }
+    turn.fill_arguments();
     // How an absent content was spelled is of no use for the way back.
     if let Some(mut fields) = turn.extra.fields(CHAT).cloned() {
         fields.remove("content");
