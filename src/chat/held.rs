@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::failure::{Attempt, Failure};
+use crate::limits::Limits;
 
 use super::degradation::Degradation;
 use super::event::{Event, Sign};
-use super::limits::Limits;
 use super::watch::{End, Observer, Watch};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more

@@ -11,7 +11,6 @@ mod estimate;
 mod event;
 mod extra;
 mod held;
-mod limits;
 mod media;
 mod message;
 mod options;
@@ -29,6 +28,8 @@ mod usage;
 mod watch;
 mod watching;
 
+pub use crate::limits::{Dimension, Limits, Window};
+
 pub use assemble::Assembler;
 pub use call::{Ask, Call, CallId, Cost};
 pub use completion::{Completion, Stop};
@@ -37,7 +38,6 @@ pub use estimate::CountTokens;
 pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
 pub use extra::{Extra, Protocol};
 pub use held::{Head, Held};
-pub use limits::{Dimension, Limits, Window};
 pub use media::{Media, Source};
 pub use message::{CacheBreakpoint, Content, Message, Part, Reasoning, Role};
 pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
