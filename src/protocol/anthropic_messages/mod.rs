@@ -69,9 +69,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value};
-
 use crate::chat::Protocol;
+use crate::protocol::json::Fields;
 
 pub use decode::decode;
 pub use encode::encode;
@@ -88,6 +87,3 @@ const AS_BLOCKS: &str = "@blocks";
 
 /// Our own note in `extra`: a system turn came among the turns. Never written.
 const AS_TURN: &str = "@turn";
-
-/// The fields of an object on the wire.
-type Fields = Map<String, Value>;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::chat::{CacheBreakpoint, Content, Extra, Media, Part, Reasoning, Source, ToolCall, ToolResult};
+use crate::protocol::json::take_text;
 
 use super::{AS_BLOCKS, Fields, MESSAGES};
 
@@ -76,15 +77,6 @@ pub(super) fn arguments(input: Option<&Value>) -> String {
         None | Some(Value::Null) => "{}".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(input) => input.to_string(),
-    }
-}
-
-/// Takes a string out of an object; what is no string stays.
-pub(super) fn take_text(fields: &mut Fields, name: &str) -> Option<String> {
-    fields.get(name)?.as_str()?;
-    match fields.remove(name) {
-        Some(Value::String(text)) => Some(text),
-        _ => None,
     }
 }
 

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use crate::chat::{Content, Extra, Message, Part, Reasoning, Role, ToolCall, ToolResult};
+use crate::protocol::json::{Fields, take_text};
 
-use super::part::{self, Fields, take_text};
+use super::part;
 use super::{CHAT, PLACE};
 
 /// Reads one turn.

@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::chat::{Content, Message, Part, Parts, Reasoning, Role, ToolCall, ToolResult};
 use crate::failure::{Code, Failure, Skip};
 use crate::protocol::Target;
+use crate::protocol::json::Fields;
 
-use super::part::{self, Fields};
+use super::part;
 use super::{CHAT, PLACE};
 
 /// The fields that hold what a provider thought, in the order we look for a place.
