@@ -12,6 +12,7 @@ pub mod anthropic_messages;
 mod decoder;
 pub mod errors;
 mod field;
+mod frames;
 mod json;
 pub mod limits;
 pub mod openai_chat;

@@ -54,11 +54,13 @@
 //! [`Completion::extra`]: crate::chat::Completion::extra
 //! [`Stop::Unknown`]: crate::chat::Stop::Unknown
 
+mod arguments;
 mod block;
 mod blocks;
 mod decode;
 mod delta;
 mod encode;
+mod envelope;
 mod options;
 mod part_in;
 mod part_out;
@@ -72,10 +74,10 @@ mod tests;
 use crate::chat::Protocol;
 use crate::protocol::json::Fields;
 
+pub use arguments::RAW_ARGUMENTS;
 pub use decode::decode;
 pub use encode::encode;
 pub use options::DEFAULT_MAX_TOKENS;
-pub use part_out::RAW_ARGUMENTS;
 pub use read::read;
 pub use stream::Decoder;
 
