@@ -20,6 +20,8 @@ pub mod openai_responses;
 pub mod sse;
 mod target;
 mod template;
+#[cfg(test)]
+mod tests;
 
 pub use decoder::{Decoder, decode, encode, read};
 pub use target::{Dialect, OutputCap, Target};
