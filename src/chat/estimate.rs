@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::call::Cost;
+use super::ask::Cost;
 use super::media::{Media, Source};
 use super::message::{Content, Message, Part};
 use super::options::Tool;
 use super::request::{Parts, Request};
-use super::script::{JSON, LATIN, Scripts, per};
+use super::scripts::{JSON, LATIN, Scripts, per};
 
 /// Tokens around a turn: role and separators.
 const PER_MESSAGE: f64 = 4.0;

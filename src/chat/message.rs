@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::extra::{Extra, Protocol};
+use super::extra::Extra;
 use super::media::Media;
+use super::protocol::Protocol;
 use super::tool_call::{ToolCall, ToolResult};
 
 /// Who speaks.

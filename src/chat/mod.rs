@@ -3,21 +3,24 @@
 //! They know no protocol's spelling. What a protocol says beyond them is kept as it came, in [`Extra`] and
 //! [`Content::Other`], and goes out again to the same protocol only.
 
+mod ask;
 mod assemble;
 mod call;
+mod callbacks;
 mod completion;
 mod degradation;
 mod estimate;
 mod event;
 mod extra;
+mod head;
 mod held;
 mod media;
 mod message;
 mod options;
-mod push;
+mod protocol;
 mod reply;
 mod request;
-mod script;
+mod scripts;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tiktoken")]
@@ -30,18 +33,21 @@ mod watching;
 
 pub use crate::limits::{Dimension, Limits, Window};
 
+pub use ask::{Ask, Cost};
 pub use assemble::Assembler;
-pub use call::{Ask, Call, CallId, Cost};
+pub use call::{Call, CallId};
+pub use callbacks::Callbacks;
 pub use completion::{Completion, Stop};
 pub use degradation::{Degradation, Kept, Level, Ticket, Tried};
 pub use estimate::CountTokens;
 pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
-pub use extra::{Extra, Protocol};
-pub use held::{Head, Held};
+pub use extra::Extra;
+pub use head::Head;
+pub use held::Held;
 pub use media::{Media, Source};
 pub use message::{CacheBreakpoint, Content, Message, Part, Reasoning, Role};
 pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
-pub use push::Callbacks;
+pub use protocol::Protocol;
 pub use reply::{BoxEvents, BoxReply, Reply};
 pub use request::{Parts, Request};
 #[cfg(feature = "tiktoken")]

@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use super::assemble::Assembler;
 use super::completion::Completion;
 use super::event::{Event, Sign};
-use super::held::{Core, Head, Held};
+use super::head::Head;
+use super::held::{Core, Held};
 use super::watch::{Observer, Watch, Watchers};
 use super::watching::{Watching, truncated};
 

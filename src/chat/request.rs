@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use http::Extensions;
 
-use super::call::{Ask, Call, Cost};
+use super::ask::{Ask, Cost};
+use super::call::Call;
 use super::estimate::{Memo, estimate};
-use super::extra::{Extra, Protocol};
+use super::extra::Extra;
 use super::message::{Message, Role};
 use super::options::{Effort, Options, ReasoningOptions, Tool};
+use super::protocol::Protocol;
 
 /// A request to a model.
 ///

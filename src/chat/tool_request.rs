@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::Extensions;
 
-use super::call::{Ask, Call};
+use super::ask::Ask;
+use super::call::Call;
 use super::tool_call::ToolCall;
 
 /// A call of a tool, as a tool's service takes it.
