@@ -1,8 +1,8 @@
 //! The one place that folds events into a message.
 
 use super::event::Event;
-use super::message::{Content, Message, Part, Reasoning, Role};
-use super::tool_call::ToolCall;
+use super::message::{Message, Role};
+use super::part::{Content, Part, Reasoning, ToolCall};
 use super::usage::Usage;
 
 /// Folds events into a message.

@@ -6,7 +6,8 @@ use serde::Serialize;
 use crate::failure::{Code, Failure};
 
 use super::completion::Completion;
-use super::message::{Content, Part, Reasoning};
+use super::part::{Content, Part, Reasoning};
+use super::sign::Sign;
 use super::usage::Usage;
 
 /// One piece of a reply.
@@ -124,24 +125,6 @@ pub enum ResetReason {
     Empty,
     /// Another fault of the content.
     Semantic,
-}
-
-/// What an arrival means, which is all that gates, clocks and the commit point see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Sign {
-    /// The other side lives; nothing came.
-    Liveness,
-    /// Something came that is no output.
-    Preamble,
-    /// Output, of so many bytes.
-    Output(u32),
-    /// What comes comes slower than it should.
-    Crawling,
-    /// All output so far is void.
-    Reset,
-    /// The end, with what was used where that is known.
-    End(Option<Usage>),
 }
 
 // === impl Event ===

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use crate::failure::Failure;
 
-use super::event::{Event, Sign};
+use super::event::Event;
 use super::head::Head;
+use super::sign::Sign;
 use super::watch::{End, Observer, Watch};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more

@@ -8,7 +8,7 @@ use http::Extensions;
 
 use super::ask::{Ask, Cost};
 use super::call::Call;
-use super::estimate::{Memo, estimate};
+use super::estimate::{CountTokens, Memo, tokens};
 use super::extra::Extra;
 use super::message::{Message, Role};
 use super::options::{Effort, Options, ReasoningOptions, Tool};
@@ -130,6 +130,15 @@ impl Request {
         self
     }
 
+    /// Counts the input exactly and attaches it, so that nothing is estimated. It reads the whole conversation: for a
+    /// long one, not on a thread that others wait for.
+    #[must_use]
+    pub fn counted_by(self, counter: &dyn CountTokens) -> Self {
+        let input = tokens(Some(counter), &self.messages, &self.tools);
+        let output = self.options.max_output_tokens;
+        self.attach(Cost { input, output })
+    }
+
     /// Sets the deadline this far from now, for the whole call with its waits, retries and candidates.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Self {
@@ -208,7 +217,7 @@ impl Ask for Request {
     fn cost(&self) -> Cost {
         let attached = self.parts.extensions.get().copied();
         attached.unwrap_or_else(|| Cost {
-            input: self.parts.estimate.get_or(|| estimate(&self.parts)),
+            input: self.parts.estimate.get_or(|| tokens(None, &self.messages, &self.tools)),
             output: self.parts.options.max_output_tokens,
         })
     }

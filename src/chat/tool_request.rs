@@ -6,7 +6,7 @@ use http::Extensions;
 
 use super::ask::Ask;
 use super::call::Call;
-use super::tool_call::ToolCall;
+use super::part::ToolCall;
 
 /// A call of a tool, as a tool's service takes it.
 #[derive(Clone, Debug, Default)]

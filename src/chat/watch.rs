@@ -3,7 +3,7 @@
 use crate::failure::{Code, Failure};
 use crate::limits::Limits;
 
-use super::event::Sign;
+use super::sign::Sign;
 use super::usage::Usage;
 
 /// How a call ended.
