@@ -20,6 +20,7 @@ pub(super) fn json(data: &[u8]) -> Option<Value> {
 
 /// What a frame tells of which we know that it is an error: plain text is put where an error has its words. `None` for
 /// a page of markup, which tells nothing.
+#[cold]
 pub(super) fn error(data: &[u8]) -> Option<Value> {
     match json(data) {
         Some(told @ (Value::Object(_) | Value::Array(_))) => Some(told),
@@ -30,6 +31,7 @@ pub(super) fn error(data: &[u8]) -> Option<Value> {
 }
 
 /// The failure of a stream that ended before its answer did.
+#[cold]
 pub(super) fn truncated(why: &str) -> Failure {
     Failure::new(Code::Truncated, why).with_status(StatusCode::OK)
 }
