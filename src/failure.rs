@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::chat::Limits;
+use crate::limits::Limits;
 
 pub use attempt::{Attempt, Skip};
 pub use code::{Clock, Code};

@@ -12,6 +12,7 @@ pub mod gate;
 pub mod key;
 pub mod keyed;
 pub mod layers;
+mod limits;
 pub mod observe;
 mod off;
 mod once;

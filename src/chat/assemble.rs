@@ -1,7 +1,8 @@
 //! The one place that folds events into a message.
 
 use super::event::Event;
-use super::message::{Content, Message, Part, Reasoning, Role, ToolCall};
+use super::message::{Message, Role};
+use super::part::{Content, Part, Reasoning, ToolCall};
 use super::usage::Usage;
 
 /// Folds events into a message.
@@ -101,16 +102,10 @@ impl Assembler {
 
     fn message(mut self, keep: impl Fn(&Block) -> bool) -> Message {
         self.blocks.sort_by_key(|block| block.index);
-        let parts = self.blocks.into_iter().filter(keep).map(|block| {
-            let mut part = block.part;
-            if let Content::ToolCall(call) = &mut part.content
-                && call.arguments.is_empty()
-            {
-                call.arguments.push_str("{}");
-            }
-            part
-        });
-        Message::new(Role::Assistant, parts.collect())
+        let parts = self.blocks.into_iter().filter(keep).map(|block| block.part);
+        let mut message = Message::new(Role::Assistant, parts.collect());
+        message.fill_arguments();
+        message
     }
 
     /// The content of a block, opened as this kind if it is new; `None` once it is closed.

@@ -102,7 +102,7 @@ struct Cause(Failure);
 // === impl Degradation ===
 
 impl Degradation {
-    /// Nothing lacks.
+    /// Nothing is missing.
     pub const NONE: Self = Self {
         level: Level::None,
         missing_components: Vec::new(),

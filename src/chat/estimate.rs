@@ -8,11 +8,11 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::call::Cost;
-use super::message::{Content, Media, Message, Part, Source};
+use super::media::{Media, Source};
+use super::message::Message;
 use super::options::Tool;
-use super::request::{Parts, Request};
-use super::script::{JSON, LATIN, Scripts, per};
+use super::part::{Content, Part};
+use super::scripts::{JSON, LATIN, Scripts, per};
 
 /// Tokens around a turn: role and separators.
 const PER_MESSAGE: f64 = 4.0;
@@ -51,24 +51,6 @@ pub(crate) struct Memo(OnceLock<u64>);
 /// How texts are counted.
 struct Scale<'a>(Option<&'a dyn CountTokens>);
 
-/// The input tokens of a request, estimated; at least 1.
-pub(super) fn estimate(parts: &Parts) -> u64 {
-    Scale(None).request(parts)
-}
-
-// === impl Request ===
-
-impl Request {
-    /// Counts the input exactly and attaches it, so that nothing is estimated. It reads the whole conversation: for a
-    /// long one, not on a thread that others wait for.
-    #[must_use]
-    pub fn counted_by(self, counter: &dyn CountTokens) -> Self {
-        let input = Scale(Some(counter)).request(&self);
-        let output = self.options.max_output_tokens;
-        self.attach(Cost { input, output })
-    }
-}
-
 // === impl Memo ===
 
 impl Memo {
@@ -86,14 +68,6 @@ impl Clone for Memo {
 // === impl Scale ===
 
 impl Scale<'_> {
-    fn request(&self, parts: &Parts) -> u64 {
-        let messages: f64 = parts.messages.iter().map(|message| self.message(message)).sum();
-        let tools: f64 = parts.tools.iter().map(|tool| self.tool(tool)).sum();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of lengths")]
-        let tokens = (messages + tools).ceil() as u64;
-        tokens.max(1)
-    }
-
     fn message(&self, message: &Message) -> f64 {
         PER_MESSAGE + message.parts.iter().map(|part| self.part(part)).sum::<f64>()
     }
@@ -154,6 +128,16 @@ impl Scale<'_> {
     }
 }
 
+/// The input tokens of a conversation, by this counter or estimated; at least 1.
+pub(super) fn tokens(counter: Option<&dyn CountTokens>, messages: &[Message], tools: &[Tool]) -> u64 {
+    let scale = Scale(counter);
+    let messages: f64 = messages.iter().map(|message| scale.message(message)).sum();
+    let tools: f64 = tools.iter().map(|tool| scale.tool(tool)).sum();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of lengths")]
+    let tokens = (messages + tools).ceil() as u64;
+    tokens.max(1)
+}
+
 /// Tokens of media: by their length, where they are here.
 fn medium(media: &Media, per_token: f64) -> f64 {
     match &media.source {
@@ -170,7 +154,7 @@ fn is_medium(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::{Ask, Message, Role, ToolCall, ToolResult};
+    use crate::chat::{Ask, Cost, Request, Role, ToolCall, ToolResult};
 
     fn tokens(request: &Request) -> u64 {
         request.cost().input

@@ -6,7 +6,8 @@ use serde::Serialize;
 use crate::failure::{Code, Failure};
 
 use super::completion::Completion;
-use super::message::{Content, Part};
+use super::part::{Content, Part, Reasoning};
+use super::sign::Sign;
 use super::usage::Usage;
 
 /// One piece of a reply.
@@ -126,26 +127,6 @@ pub enum ResetReason {
     Semantic,
 }
 
-/// What an arrival means, which is all that gates, clocks and the commit point see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Sign {
-    /// The other side lives; nothing came.
-    Liveness,
-    /// Something came that is no output.
-    Preamble,
-    /// What was used so far, as the provider tells it before the end. No output; a later figure replaces an earlier one.
-    Usage(Usage),
-    /// Output, of so many bytes.
-    Output(u32),
-    /// What comes comes slower than it should.
-    Crawling,
-    /// All output so far is void.
-    Reset,
-    /// The end, with what was used where that is known.
-    End(Option<Usage>),
-}
-
 // === impl Event ===
 
 impl Event {
@@ -183,6 +164,24 @@ impl Event {
     #[must_use]
     pub fn text(index: u32, text: impl Into<String>) -> Self {
         Self::Text { index, text: text.into() }
+    }
+
+    /// What a stream tells of a whole block before it closes it: nothing, where the close is all that can be told.
+    pub(crate) fn deltas(index: u32, whole: &Content) -> impl Iterator<Item = Self> {
+        let (first, then) = match whole {
+            Content::Text(text) => (Some(Self::text(index, text.as_str())), None),
+            Content::Refusal(text) => (Some(Self::Refusal { index, text: text.clone() }), None),
+            Content::Reasoning(Reasoning { text, .. }) => {
+                (Some(Self::Reasoning { index, text: text.clone() }), None)
+            }
+            Content::ToolCall(call) => {
+                let start = Box::new(ToolCallStart::new(call.id.as_str(), call.name.as_str()));
+                let arguments = Self::ToolArguments { index, text: call.arguments.clone() };
+                (Some(Self::ToolCall { index, start }), Some(arguments))
+            }
+            _ => (None, None),
+        };
+        first.into_iter().chain(then)
     }
 }
 

@@ -1,38 +1,12 @@
 //! What a protocol says beyond our words, kept as it came.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The three protocols.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Protocol {
-    /// OpenAI Chat Completions.
-    OpenaiChat,
-    /// OpenAI Responses.
-    OpenaiResponses,
-    /// Anthropic Messages.
-    AnthropicMessages,
-}
+use super::protocol::Protocol;
 
 /// Fields of one protocol that have no word of ours. They go out to that protocol only.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Extra(Option<Box<(Protocol, Map<String, Value>)>>);
-
-// === impl Protocol ===
-
-impl Protocol {
-    /// The stable name, as in configuration files.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OpenaiChat => "openai_chat",
-            Self::OpenaiResponses => "openai_responses",
-            Self::AnthropicMessages => "anthropic_messages",
-        }
-    }
-}
 
 // === impl Extra ===
 

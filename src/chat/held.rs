@@ -1,13 +1,12 @@
-//! What a reply tells beside its events, and what of them was read ahead.
+//! What of a reply was read ahead of the caller.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use crate::failure::{Attempt, Failure};
+use crate::failure::Failure;
 
-use super::degradation::Degradation;
-use super::event::{Event, Sign};
-use super::limits::Limits;
+use super::event::Event;
+use super::head::Head;
+use super::sign::Sign;
 use super::watch::{End, Observer, Watch};
 
 /// The most events held back before the first output. Keep-alives are never held, and no protocol sends more
@@ -16,24 +15,6 @@ const MAX_HELD: usize = 64;
 
 /// The most bytes of frames held back. A preamble is a few kilobytes, save where a provider sends the request along.
 const MAX_HELD_BYTES: usize = 4 * 1024 * 1024;
-
-/// What is told beside the events.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Head {
-    /// Who answers.
-    pub provider: Option<Arc<str>>,
-    /// The model asked, in the provider's word.
-    pub model: Option<Arc<str>>,
-    /// The provider's id of the exchange, for its support.
-    pub request_id: Option<Box<str>>,
-    /// The limits told.
-    pub limits: Limits,
-    /// The tries that came before this answer, oldest first.
-    pub attempts: Vec<Attempt>,
-    /// What the answer lacks, where it is less than was asked. See [`degradation`](Self::degradation()).
-    pub degradation: Option<Box<Degradation>>,
-}
 
 /// The head of a reply, and the events that were read ahead of the caller.
 #[derive(Debug, Default)]
@@ -49,22 +30,6 @@ pub(super) struct Core {
     pub(super) bytes: usize,
     /// The failure that came before any output, kept for whoever asks again or joins late.
     pub(super) failed: Option<Failure>,
-}
-
-// === impl Head ===
-
-impl Head {
-    /// The head of a reply of this provider.
-    #[must_use]
-    pub fn of(provider: impl Into<Arc<str>>) -> Self {
-        Self { provider: Some(provider.into()), ..Self::default() }
-    }
-
-    /// What the answer lacks: nothing, where no record says otherwise.
-    #[must_use]
-    pub fn degradation(&self) -> &Degradation {
-        Degradation::of(self.degradation.as_deref())
-    }
 }
 
 // === impl Core ===

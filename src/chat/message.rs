@@ -1,10 +1,7 @@
-//! Messages and their parts.
+//! Messages.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::extra::{Extra, Protocol};
+use super::extra::Extra;
+use super::part::{Content, Part, ToolCall, ToolResult};
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,117 +29,6 @@ pub struct Message {
     pub parts: Vec<Part>,
     /// What the protocol says beyond that.
     pub extra: Extra,
-}
-
-/// One part of a turn.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Part {
-    /// What it is.
-    pub content: Content,
-    /// The prompt up to here may be cached.
-    pub cache: Option<CacheBreakpoint>,
-    /// What the protocol says beyond that.
-    pub extra: Extra,
-}
-
-/// What a part is.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Content {
-    /// Text.
-    Text(String),
-    /// The model declines, in words.
-    Refusal(String),
-    /// A picture.
-    Image(Media),
-    /// Sound.
-    Audio(Media),
-    /// A file.
-    File(Media),
-    /// The model calls a tool.
-    ToolCall(ToolCall),
-    /// A tool answers.
-    ToolResult(ToolResult),
-    /// The model thinks.
-    Reasoning(Reasoning),
-    /// A part of a protocol that has no word of ours; it goes out to that protocol only.
-    Other(Protocol, Value),
-}
-
-/// A picture, a sound or a file.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Media {
-    /// Where its bytes are.
-    pub source: Source,
-    /// Its media type (`image/png`), or a sound's format.
-    pub media_type: Option<String>,
-    /// Its file name.
-    pub name: Option<String>,
-}
-
-/// Where the bytes of a [`Media`] are.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Source {
-    /// At an address.
-    Url(String),
-    /// Here, in base64. Shared, so that a copy of a conversation copies no picture.
-    Base64(Arc<str>),
-    /// At the provider, under this id.
-    Id(String),
-}
-
-/// A call to a tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ToolCall {
-    /// The id that the result must name.
-    pub id: String,
-    /// The tool.
-    pub name: String,
-    /// The arguments, as the string that came: JSON, or what the model made of it.
-    pub arguments: String,
-}
-
-/// What a tool answered.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ToolResult {
-    /// The id of the call.
-    pub id: String,
-    /// The answer.
-    pub parts: Vec<Part>,
-    /// Whether the tool failed.
-    pub is_error: bool,
-}
-
-/// What the model thought, and the state a provider wants back unchanged.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Reasoning {
-    /// The thoughts, or a summary of them.
-    pub text: String,
-    /// Whether [`text`](Self::text) is a summary.
-    pub summary: bool,
-    /// The id of the item, where the protocol gives one.
-    pub id: Option<String>,
-    /// The provider's signature under the thoughts.
-    pub signature: Option<String>,
-    /// Thoughts only the provider can read.
-    pub encrypted: Option<String>,
-    /// The provider instance that made it. State goes back to that instance only; state that names none belongs
-    /// to the first candidate.
-    pub origin: Option<Arc<str>>,
-}
-
-/// A mark that the prompt up to here may be cached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CacheBreakpoint {
-    /// How long, in the protocol's words (`5m`, `1h`).
-    pub ttl: Option<String>,
 }
 
 // === impl Message ===
@@ -186,6 +72,17 @@ impl Message {
         })
     }
 
+    /// Gives tool calls that got no arguments the empty object: what reads them expects JSON.
+    pub(crate) fn fill_arguments(&mut self) {
+        for part in &mut self.parts {
+            if let Content::ToolCall(call) = &mut part.content
+                && call.arguments.is_empty()
+            {
+                call.arguments.push_str("{}");
+            }
+        }
+    }
+
     /// Bytes of text, media and arguments in the turn.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -200,93 +97,5 @@ impl Message {
             Content::Reasoning(reasoning) => reasoning.text.is_empty() && reasoning.encrypted.is_none(),
             _ => false,
         })
-    }
-}
-
-// === impl Part ===
-
-impl Part {
-    /// A part of text.
-    #[must_use]
-    pub fn text(text: impl Into<String>) -> Self {
-        Content::Text(text.into()).into()
-    }
-
-    fn size(&self) -> usize {
-        match &self.content {
-            Content::Text(text) | Content::Refusal(text) => text.len(),
-            Content::Image(media) | Content::Audio(media) | Content::File(media) => match &media.source {
-                Source::Base64(data) => data.len(),
-                Source::Url(text) | Source::Id(text) => text.len(),
-            },
-            Content::ToolCall(call) => call.name.len() + call.arguments.len(),
-            Content::ToolResult(result) => result.parts.iter().map(Self::size).sum(),
-            Content::Reasoning(reasoning) => {
-                reasoning.text.len() + reasoning.encrypted.as_ref().map_or(0, String::len)
-            }
-            Content::Other(_, value) => value.to_string().len(),
-        }
-    }
-
-    /// Marks that the prompt up to here may be cached.
-    #[must_use]
-    pub fn cached(mut self) -> Self {
-        self.cache = Some(CacheBreakpoint::default());
-        self
-    }
-}
-
-impl From<Content> for Part {
-    fn from(content: Content) -> Self {
-        Self { content, cache: None, extra: Extra::NONE }
-    }
-}
-
-// === impl Media ===
-
-impl Media {
-    /// Media at an address.
-    #[must_use]
-    pub fn url(url: impl Into<String>) -> Self {
-        Self { source: Source::Url(url.into()), media_type: None, name: None }
-    }
-
-    /// Media in base64.
-    #[must_use]
-    pub fn base64(media_type: impl Into<String>, data: impl Into<Arc<str>>) -> Self {
-        Self { source: Source::Base64(data.into()), media_type: Some(media_type.into()), name: None }
-    }
-
-    /// Media held by the provider.
-    #[must_use]
-    pub fn id(id: impl Into<String>) -> Self {
-        Self { source: Source::Id(id.into()), media_type: None, name: None }
-    }
-}
-
-// === impl ToolCall ===
-
-impl ToolCall {
-    /// A call.
-    #[must_use]
-    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
-        Self { id: id.into(), name: name.into(), arguments: arguments.into() }
-    }
-}
-
-// === impl ToolResult ===
-
-impl ToolResult {
-    /// An answer in text.
-    #[must_use]
-    pub fn text(id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { id: id.into(), parts: vec![Part::text(text)], is_error: false }
-    }
-
-    /// Marks that the tool failed.
-    #[must_use]
-    pub const fn failed(mut self) -> Self {
-        self.is_error = true;
-        self
     }
 }

@@ -3,21 +3,26 @@
 //! They know no protocol's spelling. What a protocol says beyond them is kept as it came, in [`Extra`] and
 //! [`Content::Other`], and goes out again to the same protocol only.
 
+mod ask;
 mod assemble;
 mod call;
+mod callbacks;
 mod completion;
 mod degradation;
 mod estimate;
 mod event;
 mod extra;
+mod head;
 mod held;
-mod limits;
+mod media;
 mod message;
 mod options;
-mod push;
+mod part;
+mod protocol;
 mod reply;
 mod request;
-mod script;
+mod scripts;
+mod sign;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tiktoken")]
@@ -27,22 +32,27 @@ mod usage;
 mod watch;
 mod watching;
 
+pub use crate::limits::{Dimension, Limits, Window};
+
+pub use ask::{Ask, Cost};
 pub use assemble::Assembler;
-pub use call::{Ask, Call, CallId, Cost};
+pub use call::{Call, CallId};
+pub use callbacks::Callbacks;
 pub use completion::{Completion, Stop};
 pub use degradation::{Degradation, Kept, Level, Ticket, Tried};
 pub use estimate::CountTokens;
-pub use event::{Event, Reset, ResetReason, Sign, ToolCallStart};
-pub use extra::{Extra, Protocol};
-pub use held::{Head, Held};
-pub use limits::{Dimension, Limits, Window};
-pub use message::{
-    CacheBreakpoint, Content, Media, Message, Part, Reasoning, Role, Source, ToolCall, ToolResult,
-};
+pub use event::{Event, Reset, ResetReason, ToolCallStart};
+pub use extra::Extra;
+pub use head::Head;
+pub use held::Held;
+pub use media::{Media, Source};
+pub use message::{Message, Role};
 pub use options::{Effort, Options, ReasoningOptions, Tool, ToolChoice};
-pub use push::Callbacks;
+pub use part::{CacheBreakpoint, Content, Part, Reasoning, ToolCall, ToolResult};
+pub use protocol::Protocol;
 pub use reply::{BoxEvents, BoxReply, Reply};
 pub use request::{Parts, Request};
+pub use sign::Sign;
 #[cfg(feature = "tiktoken")]
 pub use tiktoken::Tiktoken;
 pub use tool_request::ToolRequest;

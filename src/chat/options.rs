@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::extra::Extra;
-use super::message::CacheBreakpoint;
+use super::part::CacheBreakpoint;
 
 /// A tool offered to the model.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,8 +10,10 @@ use crate::failure::Failure;
 
 use super::assemble::Assembler;
 use super::completion::Completion;
-use super::event::{Event, Sign};
-use super::held::{Core, Head, Held};
+use super::event::Event;
+use super::head::Head;
+use super::held::{Core, Held};
+use super::sign::Sign;
 use super::watch::{Observer, Watch, Watchers};
 use super::watching::{Watching, truncated};
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use http::Extensions;
 
-use super::call::{Ask, Call, Cost};
-use super::estimate::{Memo, estimate};
-use super::extra::{Extra, Protocol};
+use super::ask::{Ask, Cost};
+use super::call::Call;
+use super::estimate::{CountTokens, Memo, tokens};
+use super::extra::Extra;
 use super::message::{Message, Role};
 use super::options::{Effort, Options, ReasoningOptions, Tool};
+use super::protocol::Protocol;
 
 /// A request to a model.
 ///
@@ -128,6 +130,15 @@ impl Request {
         self
     }
 
+    /// Counts the input exactly and attaches it, so that nothing is estimated. It reads the whole conversation: for a
+    /// long one, not on a thread that others wait for.
+    #[must_use]
+    pub fn counted_by(self, counter: &dyn CountTokens) -> Self {
+        let input = tokens(Some(counter), &self.messages, &self.tools);
+        let output = self.options.max_output_tokens;
+        self.attach(Cost { input, output })
+    }
+
     /// Sets the deadline this far from now, for the whole call with its waits, retries and candidates.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Self {
@@ -205,7 +216,7 @@ impl Ask for Request {
     /// What was attached, else an estimate, made once for all who share the conversation.
     fn cost(&self) -> Cost {
         self.counted().unwrap_or_else(|| Cost {
-            input: self.parts.estimate.get_or(|| estimate(&self.parts)),
+            input: self.parts.estimate.get_or(|| tokens(None, &self.messages, &self.tools)),
             output: self.parts.options.max_output_tokens,
         })
     }

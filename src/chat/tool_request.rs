@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use http::Extensions;
 
-use super::call::{Ask, Call};
-use super::message::ToolCall;
+use super::ask::Ask;
+use super::call::Call;
+use super::part::ToolCall;
 
 /// A call of a tool, as a tool's service takes it.
 #[derive(Clone, Debug, Default)]

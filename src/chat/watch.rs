@@ -1,9 +1,9 @@
 //! Following a reply: who watches, and what they are told once.
 
 use crate::failure::{Code, Failure};
+use crate::limits::Limits;
 
-use super::event::Sign;
-use super::limits::Limits;
+use super::sign::Sign;
 use super::usage::Usage;
 
 /// How a call ended.

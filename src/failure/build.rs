@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::chat::Limits;
+use crate::limits::Limits;
 
 use super::attempt::{Attempt, Skip};
 use super::code::Code;

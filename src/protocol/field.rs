@@ -1,8 +1,10 @@
 //! One option in one field of a body, both ways.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 use crate::chat::Options;
+
+use super::json::Fields;
 
 /// A field that holds an option, or two.
 pub(super) struct Field {
@@ -35,7 +37,7 @@ pub(super) const TOP_K: Field = Field {
 
 impl Field {
     /// Takes the option out of a request. A field that we would spell otherwise stays, to be spelled so again.
-    pub(super) fn take(&self, fields: &mut Map<String, Value>, options: &mut Options) {
+    pub(super) fn take(&self, fields: &mut Fields, options: &mut Options) {
         if let Some(raw) = fields.get(self.name) {
             (self.read)(raw, options);
             if (self.write)(options).as_ref() == Some(raw) {

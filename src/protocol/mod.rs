@@ -12,6 +12,7 @@ pub mod anthropic_messages;
 mod decoder;
 pub mod errors;
 mod field;
+mod frames;
 mod json;
 pub mod limits;
 pub mod openai_chat;
@@ -19,6 +20,8 @@ pub mod openai_responses;
 pub mod sse;
 mod target;
 mod template;
+#[cfg(test)]
+mod tests;
 
 pub use decoder::{Decoder, decode, encode, read};
 pub use target::{Dialect, OutputCap, Target};

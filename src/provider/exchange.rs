@@ -17,7 +17,8 @@ use crate::failure::{BoxError, Failure, Fault};
 use crate::protocol::{errors, limits};
 use crate::time::{Sleep, now, sleep_until};
 
-use super::events::{Events, Gather, Read, Source, Tap};
+use super::body::{Gather, Tap};
+use super::events::{Events, Read, Source};
 use super::service::Shared;
 use super::settlement::Settlement;
 

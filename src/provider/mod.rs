@@ -9,9 +9,11 @@
 //! HTTP fit between, and a script can stand in for it. [`HttpClient`] is reqwest's.
 
 mod adapt;
+mod body;
 pub mod catalogue;
 #[cfg(feature = "client")]
 mod client;
+mod endpoint;
 mod events;
 mod exchange;
 mod fits;
@@ -20,6 +22,7 @@ mod profile;
 mod secret;
 mod service;
 mod settlement;
+mod streaming;
 
 #[cfg(feature = "client")]
 pub use client::{ClientConfig, HttpBody, HttpClient};

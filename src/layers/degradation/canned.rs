@@ -5,8 +5,9 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::chat::{BoxEvents, BoxReply, Completion, Content, Event, Head, Message, Part, Reply, Role, Stop};
-use crate::chat::{Request, Usage};
+use crate::chat::{
+    BoxEvents, BoxReply, Completion, Content, Event, Head, Message, Reply, Request, Role, Stop, Usage,
+};
 use crate::failure::Failure;
 
 /// Events made beforehand.
@@ -22,32 +23,15 @@ pub(super) fn words(request: &Request, text: &str) -> BoxReply {
 pub(super) fn reply(request: &Request, completion: Completion) -> BoxReply {
     let mut events = Vec::new();
     if request.stream {
-        let parts = completion.message.parts.iter().zip(0..);
-        parts.for_each(|(part, index)| play(part, index, &mut events));
+        for (index, part) in (0..).zip(&completion.message.parts) {
+            events.extend(Event::deltas(index, &part.content));
+            let is_told = matches!(part.content, Content::Text(_) | Content::Refusal(_));
+            events.push(Event::Closed { index, part: (!is_told).then(|| Box::new(part.clone())) });
+        }
     }
     events.push(Event::Completed(Box::new(completion)));
     let events: BoxEvents = Box::pin(Made(events.into_iter()));
     Reply::new(Head::default(), events)
-}
-
-/// A part as the events that it is made of.
-fn play(part: &Part, index: u32, events: &mut Vec<Event>) {
-    let whole = match &part.content {
-        Content::Text(text) => {
-            events.push(Event::text(index, text.as_str()));
-            None
-        }
-        Content::Refusal(text) => {
-            events.push(Event::Refusal { index, text: text.clone() });
-            None
-        }
-        Content::Reasoning(reasoning) => {
-            events.push(Event::Reasoning { index, text: reasoning.text.clone() });
-            Some(Box::new(part.clone()))
-        }
-        _ => Some(Box::new(part.clone())),
-    };
-    events.push(Event::Closed { index, part: whole });
 }
 
 // === impl Made ===

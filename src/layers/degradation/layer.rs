@@ -30,11 +30,8 @@ pub struct DegradationLayer {
     ladder: Arc<Ladder>,
     /// The first rung while it is built, so that its parts may come in any order.
     models: HashMap<String, CallableWhen>,
-    fallback: Option<Fallback>,
+    fallback: Option<Other>,
 }
-
-#[derive(Clone)]
-struct Fallback(Other);
 
 /// A service with a ladder beneath its failures. See the [module](super).
 #[derive(Debug)]
@@ -81,7 +78,7 @@ impl DegradationLayer {
                 "names no model, and there is a service for them",
             ));
         }
-        self.fallback = Some(Fallback(Other::new(service)));
+        self.fallback = Some(Other::new(service));
         Ok(self.put_models())
     }
 
@@ -169,7 +166,7 @@ impl DegradationLayer {
     }
 
     fn put_models(mut self) -> Self {
-        if let Some(Fallback(service)) = self.fallback.clone() {
+        if let Some(service) = self.fallback.clone() {
             let callable = self.models.clone();
             let ladder = self.edit();
             let models = ladder.config.fallback_models.clone();
@@ -197,12 +194,6 @@ impl<S> Layer<S> for DegradationLayer {
 
     fn layer(&self, inner: S) -> Self::Service {
         Degrading { inner, ladder: Arc::clone(&self.ladder), broken: None }
-    }
-}
-
-impl std::fmt::Debug for Fallback {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fallback").finish_non_exhaustive()
     }
 }
 

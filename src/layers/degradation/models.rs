@@ -1,7 +1,6 @@
 //! The first rung: another model.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use crate::chat::{Ask, Call, Level, Request};
 use crate::failure::Failure;
@@ -78,12 +77,6 @@ impl Rung for FallbackModel {
             }
             Err(last.map_or_else(|| not_callable(&asked), |(_, failure)| failure))
         })
-    }
-}
-
-impl fmt::Debug for FallbackModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FallbackModel").field("models", &self.models).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A service beside the one that failed, whatever its type.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,5 +41,11 @@ impl Other {
     /// A reply whose first output is there.
     pub(super) async fn ask(&self, request: Request) -> Result<BoxReply, Failure> {
         (self.0)(request).await
+    }
+}
+
+impl fmt::Debug for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Other").finish_non_exhaustive()
     }
 }

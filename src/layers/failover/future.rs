@@ -74,9 +74,7 @@ impl<S: Service<R>, R> ResponseFuture<S, R> {
 
 impl<S, R> Future for ResponseFuture<S, R>
 where
-    S: Service<R> + Clone,
-    S::Response: Follow,
-    S::Error: Fault,
+    S: Service<R, Response: Follow, Error: Fault> + Clone,
     R: Ask + Clone,
 {
     type Output = Result<<S::Response as Follow>::Followed<Account>, S::Error>;
@@ -117,9 +115,7 @@ impl<S: Service<R>, R> fmt::Debug for ResponseFuture<S, R> {
 
 impl<S, R> CallProj<'_, S, R>
 where
-    S: Service<R> + Clone,
-    S::Response: Follow,
-    S::Error: Fault,
+    S: Service<R, Response: Follow, Error: Fault> + Clone,
     R: Ask + Clone,
 {
     /// The answer of the candidate that is asked, or chosen to be.

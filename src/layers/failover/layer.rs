@@ -129,9 +129,7 @@ impl<S> fmt::Debug for FailoverLayer<S> {
 
 impl<S, R> Service<R> for Failover<S>
 where
-    S: Service<R> + Clone,
-    S::Response: Follow,
-    S::Error: Fault,
+    S: Service<R, Response: Follow, Error: Fault> + Clone,
     R: Ask + Clone,
 {
     type Response = <S::Response as Follow>::Followed<Account>;

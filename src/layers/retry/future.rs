@@ -48,9 +48,7 @@ impl<S: Service<R>, R> ResponseFuture<S, R> {
 
 impl<S, R> Future for ResponseFuture<S, R>
 where
-    S: Service<R> + Clone,
-    S::Response: Follow,
-    S::Error: Fault,
+    S: Service<R, Response: Follow, Error: Fault> + Clone,
     R: Ask + Clone,
 {
     type Output = Result<S::Response, S::Error>;
@@ -79,9 +77,7 @@ impl<S: Service<R>, R> fmt::Debug for ResponseFuture<S, R> {
 
 impl<S, R> CallProj<'_, S, R>
 where
-    S: Service<R> + Clone,
-    S::Response: Follow,
-    S::Error: Fault,
+    S: Service<R, Response: Follow, Error: Fault> + Clone,
     R: Ask + Clone,
 {
     /// The answer of the attempt that runs, or of the next one once its wait is over.

@@ -82,9 +82,7 @@ impl<S: Clone> Layer<S> for RetryLayer {
 
 impl<S, R> Service<R> for Retry<S>
 where
-    S: Service<R> + Clone,
-    S::Response: Follow,
-    S::Error: Fault,
+    S: Service<R, Response: Follow, Error: Fault> + Clone,
     R: Ask + Clone,
 {
     type Response = S::Response;

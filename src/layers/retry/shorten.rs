@@ -89,9 +89,7 @@ impl<F> fmt::Debug for ShortenLayer<F> {
 
 impl<S, F, R> Service<R> for Shortening<S, F>
 where
-    S: Service<R> + Clone,
-    S::Response: Follow,
-    S::Error: Fault,
+    S: Service<R, Response: Follow, Error: Fault> + Clone,
     F: Shorten<R>,
     R: Ask + Clone,
 {

@@ -62,9 +62,7 @@ impl<S: Service<R>, F: Shorten<R>, R> ShortenFuture<S, F, R> {
 
 impl<S, F, R> Future for ShortenFuture<S, F, R>
 where
-    S: Service<R> + Clone,
-    S::Response: Follow,
-    S::Error: Fault,
+    S: Service<R, Response: Follow, Error: Fault> + Clone,
     F: Shorten<R>,
     R: Ask + Clone,
 {

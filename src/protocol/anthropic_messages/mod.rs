@@ -54,11 +54,13 @@
 //! [`Completion::extra`]: crate::chat::Completion::extra
 //! [`Stop::Unknown`]: crate::chat::Stop::Unknown
 
+mod arguments;
 mod block;
 mod blocks;
 mod decode;
 mod delta;
 mod encode;
+mod envelope;
 mod options;
 mod part_in;
 mod part_out;
@@ -69,14 +71,13 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value};
-
 use crate::chat::Protocol;
+use crate::protocol::json::Fields;
 
+pub use arguments::RAW_ARGUMENTS;
 pub use decode::decode;
 pub use encode::encode;
 pub use options::DEFAULT_MAX_TOKENS;
-pub use part_out::RAW_ARGUMENTS;
 pub use read::read;
 pub use stream::Decoder;
 
@@ -88,6 +89,3 @@ const AS_BLOCKS: &str = "@blocks";
 
 /// Our own note in `extra`: a system turn came among the turns. Never written.
 const AS_TURN: &str = "@turn";
-
-/// The fields of an object on the wire.
-type Fields = Map<String, Value>;

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use crate::chat::{CacheBreakpoint, Content, Extra, Media, Part, Reasoning, Source, ToolCall, ToolResult};
+use crate::protocol::json::take_text;
 
-use super::{AS_BLOCKS, Fields, MESSAGES};
+use super::{AS_BLOCKS, Fields, MESSAGES, arguments};
 
 /// Reads one block of a request. One that does not fit its kind, or whose kind is unknown, is kept as it came.
 pub(super) fn part(mut fields: Fields) -> Part {
@@ -70,24 +71,6 @@ pub(super) fn cache(fields: &mut Fields) -> Option<CacheBreakpoint> {
     Some(CacheBreakpoint { ttl })
 }
 
-/// The arguments that an `input` means.
-pub(super) fn arguments(input: Option<&Value>) -> String {
-    match input {
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(input) => input.to_string(),
-    }
-}
-
-/// Takes a string out of an object; what is no string stays.
-pub(super) fn take_text(fields: &mut Fields, name: &str) -> Option<String> {
-    fields.get(name)?.as_str()?;
-    match fields.remove(name) {
-        Some(Value::String(text)) => Some(text),
-        _ => None,
-    }
-}
-
 /// What a block is; `None`, with nothing taken, if we have no word for it.
 fn content(fields: &mut Fields) -> Option<Content> {
     match fields.get("type")?.as_str()? {
@@ -137,7 +120,7 @@ fn media(fields: &mut Fields) -> Option<Media> {
 
 /// A call. An input that is no object stays, to be written so again.
 fn tool_use(fields: &mut Fields) -> ToolCall {
-    let arguments = arguments(fields.get("input"));
+    let arguments = arguments::read(fields.get("input"));
     if fields.get("input").is_some_and(Value::is_object) {
         fields.remove("input");
     }

@@ -9,14 +9,7 @@ use crate::chat::{
 };
 use crate::protocol::Target;
 
-use super::{AS_BLOCKS, AS_TURN, Fields, MESSAGES, part_in};
-
-/// The one key under which arguments go out that are no JSON object, whole and as a string.
-pub const RAW_ARGUMENTS: &str = "raw_arguments";
-
-/// How deep arguments may be nested and still go out as an object: deeper ones could not be read again, since
-/// readers of JSON commonly give up at 128 and they lie inside other objects.
-const DEEPEST: usize = 100;
+use super::{AS_BLOCKS, AS_TURN, Fields, MESSAGES, arguments};
 
 /// The first characters in base64 of what the protocol takes, and what that is.
 const STARTS: [(&str, &str); 5] = [
@@ -119,8 +112,8 @@ impl<'a> Writer<'a> {
 
     fn tool_use(self, call: &ToolCall, extra: &Extra) -> Fields {
         let came = extra.get(MESSAGES, "input");
-        let came = came.filter(|input| part_in::arguments(Some(input)) == call.arguments);
-        let input = came.cloned().unwrap_or_else(|| input(&call.arguments));
+        let came = came.filter(|input| arguments::read(Some(input)) == call.arguments);
+        let input = came.cloned().unwrap_or_else(|| arguments::write(&call.arguments));
         let mut fields = block("tool_use", [("input", input)]);
         for (name, text) in [("id", self.id(&call.id)), ("name", Cow::from(&call.name))] {
             if !text.is_empty() {
@@ -225,25 +218,6 @@ pub(super) fn write_rest(extra: &Extra, fields: &mut Fields) {
                 fields.insert(name.clone(), value.clone());
             }
         }
-    }
-}
-
-/// Arguments as an object.
-fn input(arguments: &str) -> Value {
-    match serde_json::from_str(arguments) {
-        Ok(input @ Value::Object(_)) if !is_deeper(&input, DEEPEST) => input,
-        Ok(Value::Null) => Value::Object(Fields::new()),
-        Err(_) if arguments.trim().is_empty() => Value::Object(Fields::new()),
-        _ => Value::from_iter([(RAW_ARGUMENTS, arguments)]),
-    }
-}
-
-fn is_deeper(value: &Value, than: usize) -> bool {
-    match (value, than.checked_sub(1)) {
-        (Value::Array(_) | Value::Object(_), None) => true,
-        (Value::Array(items), Some(than)) => items.iter().any(|item| is_deeper(item, than)),
-        (Value::Object(fields), Some(than)) => fields.values().any(|value| is_deeper(value, than)),
-        _ => false,
     }
 }
 

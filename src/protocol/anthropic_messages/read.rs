@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::chat::{Extra, Message, Parts, Request, Role, Tool};
 use crate::failure::{Code, Failure};
-use crate::protocol::json;
+use crate::protocol::json::{self, take_text};
 
 use super::{AS_BLOCKS, AS_TURN, Fields, MESSAGES, options, part_in};
 
@@ -105,9 +105,9 @@ fn tool(item: Value, place: &str) -> Result<Tool, String> {
     let mut tool = Tool::new("", "", Value::Null);
     (tool.description, tool.schema) = (None, None);
     if !typed || schema {
-        let name = part_in::take_text(&mut fields, "name").filter(|name| !name.is_empty());
+        let name = take_text(&mut fields, "name").filter(|name| !name.is_empty());
         tool.name = name.ok_or_else(|| format!("{place}.name: must be a name"))?;
-        tool.description = part_in::take_text(&mut fields, "description");
+        tool.description = take_text(&mut fields, "description");
         tool.schema = take(&mut fields, "input_schema");
         tool.strict = fields.get("strict").and_then(Value::as_bool);
         if tool.strict.is_some() {

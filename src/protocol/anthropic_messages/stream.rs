@@ -2,20 +2,20 @@
 
 use std::collections::VecDeque;
 
-use http::StatusCode;
 use serde_json::Value;
 
-use crate::chat::{Completion, Event, Stop, Usage};
-use crate::failure::{Code, Failure};
+use crate::chat::Event;
+use crate::failure::Failure;
+use crate::protocol::frames::{self, truncated};
 use crate::protocol::template::Template;
 use crate::protocol::{Dialect, errors};
 use crate::time::Wall;
 
-use super::Fields;
 use super::blocks::Blocks;
-use super::decode::{invalid, is_error, name, rest};
+use super::decode::{invalid, is_error};
 use super::delta::{Delta, Frame, Kind, Said, Wrap};
-use super::wire::{self, CONTENT, Figures};
+use super::envelope::Envelope;
+use super::wire::{self, CONTENT};
 
 /// The event that comes most.
 const DELTA: &str = "content_block_delta";
@@ -28,15 +28,7 @@ pub struct Decoder {
     blocks: Blocks,
     /// The index of a block, and what is said to it.
     template: Template<(Option<u64>, Wrap)>,
-    figures: Figures,
-    /// The usage told last.
-    told: Option<Usage>,
-    stop: Option<Stop>,
-    id: Box<str>,
-    model: Box<str>,
-    /// What the reply says beyond our words.
-    rest: Fields,
-    started: bool,
+    envelope: Envelope,
     done: bool,
 }
 
@@ -51,13 +43,7 @@ impl Decoder {
             stop_reason_ends: dialect.stop_reason_ends,
             blocks: Blocks::default(),
             template: Template::default(),
-            figures: Figures::default(),
-            told: None,
-            stop: None,
-            id: Box::default(),
-            model: Box::default(),
-            rest: Fields::new(),
-            started: false,
+            envelope: Envelope::default(),
             done: false,
         }
     }
@@ -112,7 +98,7 @@ impl Decoder {
     /// Whether an end from here on is a success: the stop reason came, and the dialect takes it for the end.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.done || (self.stop_reason_ends && self.stop.is_some())
+        self.done || (self.stop_reason_ends && self.envelope.is_stopped())
     }
 
     fn read(&mut self, event: Option<&str>, data: &[u8], out: &mut VecDeque<Event>) -> Result<(), Failure> {
@@ -145,13 +131,13 @@ impl Decoder {
         out: &mut VecDeque<Event>,
     ) -> Result<(), Failure> {
         if data.starts_with(b"[DONE]") {
-            if self.stop.is_none() {
+            if !self.envelope.is_stopped() {
                 return Err(truncated("the stream ended with its sentinel and no stop reason"));
             }
             self.complete(out);
             return Ok(());
         }
-        let Some(frame) = json(data) else { return self.read_garbage(event, data, out) };
+        let Some(frame) = frames::json(data) else { return self.read_garbage(event, data, out) };
         if event == Some("error") || is_error(&frame, event) {
             let frame = if frame.is_string() { Value::from_iter([("error", frame)]) } else { frame };
             return Err(errors::in_band(&frame, self.wall.unix()));
@@ -166,8 +152,8 @@ impl Decoder {
                 }
             }
             ("content_block_stop", frame) => self.blocks.stop(wire::index(&frame), out),
-            ("message_start", Value::Object(frame)) => self.start(frame, out),
-            ("message_delta", Value::Object(frame)) => self.message_delta(frame, out),
+            ("message_start", Value::Object(frame)) => self.envelope.start(frame, out),
+            ("message_delta", Value::Object(frame)) => self.envelope.change(frame, out),
             ("message_stop", _) => self.complete(out),
             _ => out.push_back(Event::KeepAlive),
         }
@@ -193,21 +179,6 @@ impl Decoder {
         Ok(())
     }
 
-    fn start(&mut self, mut frame: Fields, out: &mut VecDeque<Event>) {
-        let Some(Value::Object(mut message)) = frame.remove("message") else { return };
-        let (id, model) = (name(&mut message, "id"), name(&mut message, "model"));
-        if !self.started {
-            (self.id, self.model) = (id, model);
-            if !self.id.is_empty() || !self.model.is_empty() {
-                out.push_back(Event::Started { id: self.id.clone(), model: self.model.clone() });
-            }
-        }
-        self.started = true;
-        self.usage(message.remove("usage"), out);
-        message.remove("content");
-        self.rest.append(&mut message);
-    }
-
     fn delta(&mut self, mut frame: Value, out: &mut VecDeque<Event>) -> Result<(), Failure> {
         let index = wire::index(&frame);
         if let Some(said) = frame.get("delta").and_then(Said::lenient) {
@@ -220,52 +191,9 @@ impl Decoder {
         Ok(())
     }
 
-    fn message_delta(&mut self, mut frame: Fields, out: &mut VecDeque<Event>) {
-        let mut usage = frame.remove("usage");
-        if let Some(Value::Object(mut delta)) = frame.remove("delta") {
-            if let Some(stop) = wire::stop(&delta) {
-                self.stop = Some(stop);
-            }
-            usage = usage.or_else(|| delta.remove("usage"));
-            self.rest.append(&mut delta);
-        }
-        self.usage(usage, out);
-        self.rest.append(&mut frame);
-    }
-
-    fn usage(&mut self, usage: Option<Value>, out: &mut VecDeque<Event>) {
-        let Some(Value::Object(mut usage)) = usage else { return };
-        self.figures.take(&mut usage);
-        usage.retain(|_, value| !value.is_null());
-        match self.rest.get_mut("usage") {
-            Some(Value::Object(known)) => known.append(&mut usage),
-            _ => {
-                self.rest.insert("usage".to_owned(), Value::Object(usage));
-            }
-        }
-        let known = self.figures.usage();
-        if let Some(usage) = known.filter(|_| known != self.told) {
-            out.push_back(Event::Usage(Box::new(usage)));
-        }
-        self.told = known;
-    }
-
     fn complete(&mut self, out: &mut VecDeque<Event>) {
         self.done = true;
-        let stop = self.stop.take().unwrap_or(Stop::Unknown);
-        let mut completion = Completion::new(self.blocks.finish(out), stop, self.figures.usage());
-        completion.id = std::mem::take(&mut self.id);
-        completion.model = std::mem::take(&mut self.model);
-        completion.extra = rest(std::mem::take(&mut self.rest));
+        let completion = self.envelope.close(self.blocks.finish(out));
         out.push_back(Event::Completed(Box::new(completion)));
     }
-}
-
-/// Reads JSON, in spite of bytes that are no text.
-fn json(data: &[u8]) -> Option<Value> {
-    serde_json::from_slice(data).ok().or_else(|| serde_json::from_str(&String::from_utf8_lossy(data)).ok())
-}
-
-fn truncated(why: &str) -> Failure {
-    Failure::new(Code::Truncated, why).with_status(StatusCode::OK)
 }

@@ -1,11 +1,12 @@
 //! A whole reply.
 
 use http::StatusCode;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::chat::{Completion, Content, Extra, Message, Part, Reasoning, Role, Stop};
 use crate::failure::{Code, Failure};
 use crate::protocol::errors;
+use crate::protocol::json::Fields;
 use crate::time::Wall;
 
 use super::{CHAT, PLACE, lenient, turn_in};
@@ -89,7 +90,7 @@ fn no_choice() -> Failure {
 }
 
 /// The turn of a reply: as one of a request, save what is empty or says nothing.
-fn spoken(mut message: Map<String, Value>) -> Result<Message, Failure> {
+fn spoken(mut message: Fields) -> Result<Message, Failure> {
     message.retain(|name, value| match value {
         Value::Null => false,
         Value::Array(calls) => !(calls.is_empty() && name == "tool_calls"),
@@ -116,13 +117,7 @@ fn spoken(mut message: Map<String, Value>) -> Result<Message, Failure> {
         part.extra.set(CHAT, PLACE, "reasoning");
         turn.parts.insert(0, part);
     }
-    for part in &mut turn.parts {
-        if let Content::ToolCall(call) = &mut part.content
-            && call.arguments.is_empty()
-        {
-            call.arguments.push_str("{}");
-        }
-    }
+    turn.fill_arguments();
     // How an absent content was spelled is of no use for the way back.
     if let Some(mut fields) = turn.extra.fields(CHAT).cloned() {
         fields.remove("content");
@@ -131,7 +126,7 @@ fn spoken(mut message: Map<String, Value>) -> Result<Message, Failure> {
     Ok(turn)
 }
 
-fn take_text(reply: &mut Map<String, Value>, name: &str) -> Box<str> {
+fn take_text(reply: &mut Fields, name: &str) -> Box<str> {
     match reply.remove(name) {
         Some(Value::String(text)) => text.into(),
         _ => Box::default(),

@@ -1,6 +1,8 @@
 //! Pieces of `reasoning_details`, put together.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::protocol::json::Fields;
 
 /// The fields whose pieces are joined; others are set once.
 const JOINED: [&str; 2] = ["text", "summary"];
@@ -14,13 +16,13 @@ pub(super) fn add(details: &mut Vec<Value>, piece: Value) {
     }
 }
 
-fn belongs(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
-    let kind = |detail: &Map<String, Value>| detail.get("type").and_then(Value::as_str).map(str::to_owned);
+fn belongs(last: &Fields, piece: &Fields) -> bool {
+    let kind = |detail: &Fields| detail.get("type").and_then(Value::as_str).map(str::to_owned);
     let comes_in_pieces = matches!(kind(piece).as_deref(), Some("reasoning.text" | "reasoning.summary"));
     comes_in_pieces && kind(last) == kind(piece) && last.get("index") == piece.get("index")
 }
 
-fn join(last: &mut Map<String, Value>, piece: Map<String, Value>) {
+fn join(last: &mut Fields, piece: Fields) {
     for (name, value) in piece {
         match (last.get_mut(&name), value) {
             (_, Value::Null) => {}

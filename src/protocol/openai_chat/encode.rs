@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use crate::chat::{Parts, Tool};
 use crate::failure::{Code, Failure};
 use crate::protocol::Target;
+use crate::protocol::json::Fields;
 
-use super::part::{self, Fields};
+use super::part;
 use super::turn_out::Turns;
 use super::{CHAT, options};
 

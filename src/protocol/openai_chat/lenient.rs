@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::protocol::json::Fields;
 
 use super::wire::{
     Aside, Choice, Chunk, CompletionDetails, Delta, Figures, First, Fragment, Function, PromptDetails, Str,
@@ -94,7 +96,7 @@ fn choice(value: &Value) -> Choice<'_> {
     }
 }
 
-fn delta(object: &Map<String, Value>) -> Delta<'_> {
+fn delta(object: &Fields) -> Delta<'_> {
     let list = |name: &str| object.get(name).and_then(Value::as_array);
     let content = object.get("content");
     let parts = content.and_then(Value::as_array);

@@ -37,6 +37,7 @@
 //! [`Stop::Unknown`]: crate::chat::Stop::Unknown
 
 mod calls;
+mod content;
 mod decode;
 mod details;
 mod encode;

@@ -1,9 +1,10 @@
 //! Sampling and limits, both ways.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::chat::{Effort, Options, ReasoningOptions, ToolChoice};
 use crate::protocol::field::{Field, TEMPERATURE, TOP_K, TOP_P};
+use crate::protocol::json::Fields;
 use crate::protocol::{OutputCap, Target};
 
 /// The names of the cap on output, the one we write by ourselves first.
@@ -34,7 +35,7 @@ const FIELDS: [Field; 7] = [
 ];
 
 /// Takes the options out of a request. A field that we would spell otherwise stays, to be spelled so again.
-pub(super) fn take(fields: &mut Map<String, Value>) -> Options {
+pub(super) fn take(fields: &mut Fields) -> Options {
     let mut options = Options::default();
     FIELDS.iter().for_each(|field| field.take(fields, &mut options));
     options.max_output_tokens = caps(fields).map(|(_, cap)| cap).max();
@@ -49,9 +50,9 @@ pub(super) fn take(fields: &mut Map<String, Value>) -> Options {
 /// from another protocol.
 pub(super) fn write(
     options: &Options,
-    kept: &Map<String, Value>,
+    kept: &Fields,
     (target, foreign): (&Target<'_>, bool),
-    into: &mut Map<String, Value>,
+    into: &mut Fields,
 ) {
     // The first party has no `top_k`; it goes out only to those who asked for it.
     for field in FIELDS.iter().filter(|field| !(foreign && field.name == TOP_K.name)) {
@@ -105,18 +106,13 @@ fn write_choice(options: &Options) -> Option<Value> {
 }
 
 /// The caps declared, by name.
-fn caps(fields: &Map<String, Value>) -> impl Iterator<Item = (&'static str, u64)> {
+fn caps(fields: &Fields) -> impl Iterator<Item = (&'static str, u64)> {
     CAPS.into_iter().filter_map(|name| Some((name, fields.get(name)?.as_u64()?)))
 }
 
 /// Writes the cap under the name the dialect demands; else under the names it came with, the largest of which is the
 /// option; else under the newer name.
-fn write_caps(
-    cap: Option<u64>,
-    kept: &Map<String, Value>,
-    target: &Target<'_>,
-    into: &mut Map<String, Value>,
-) {
+fn write_caps(cap: Option<u64>, kept: &Fields, target: &Target<'_>, into: &mut Fields) {
     let demanded = target.dialect.output_cap.map(|name| match name {
         OutputCap::MaxTokens => "max_tokens",
         OutputCap::MaxCompletionTokens => "max_completion_tokens",
@@ -146,7 +142,7 @@ fn write_caps(
     }
 }
 
-fn effort(fields: &Map<String, Value>) -> Option<Effort> {
+fn effort(fields: &Fields) -> Option<Effort> {
     let named = |name: &str| if name == "none" { Effort::Off } else { Effort::Named(name.to_owned()) };
     if let Some(name) = fields.get("reasoning_effort").and_then(Value::as_str) {
         return Some(named(name));
@@ -161,11 +157,7 @@ fn effort(fields: &Map<String, Value>) -> Option<Effort> {
     }
 }
 
-fn write_effort(
-    reasoning: Option<&ReasoningOptions>,
-    kept: &Map<String, Value>,
-    into: &mut Map<String, Value>,
-) {
+fn write_effort(reasoning: Option<&ReasoningOptions>, kept: &Fields, into: &mut Fields) {
     let asked = reasoning.and_then(|reasoning| reasoning.effort.as_ref());
     if effort(kept).as_ref() == asked {
         for name in THINKING {

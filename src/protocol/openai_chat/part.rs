@@ -1,13 +1,11 @@
 //! Parts of a turn, both ways.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::chat::{CacheBreakpoint, Content, Extra, Media, Part, Reasoning, Source};
+use crate::protocol::json::{Fields, take_text};
 
 use super::{CHAT, PLACE, lenient};
-
-/// A list of fields.
-pub(super) type Fields = Map<String, Value>;
 
 // --- in ---
 
@@ -39,15 +37,6 @@ pub(super) fn read(value: Value) -> Result<Part, String> {
         part.extra.set(CHAT, PLACE, place);
     }
     Ok(part)
-}
-
-/// Takes a string field; one of another kind stays.
-pub(super) fn take_text(fields: &mut Fields, name: &str) -> Option<String> {
-    fields.get(name)?.as_str()?;
-    match fields.remove(name)? {
-        Value::String(text) => Some(text),
-        _ => None,
-    }
 }
 
 /// Takes a cache breakpoint, if it says no more than we have words for.

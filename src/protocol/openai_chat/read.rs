@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use crate::chat::{Extra, Parts, Request, Tool};
 use crate::failure::{Code, Failure};
+use crate::protocol::json::{Fields, take_text};
 
-use super::part::{Fields, take_cache, take_text};
+use super::part::take_cache;
 use super::{CHAT, options, turn_in};
 
 /// Reads a client's request.

@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
-use http::StatusCode;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 
 use crate::chat::{Event, Message, Stop};
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
+use crate::protocol::frames::{self, is_heartbeat, truncated};
 use crate::protocol::template::Template;
 use crate::protocol::{Dialect, errors};
 use crate::time::Wall;
@@ -17,9 +16,6 @@ use super::fold::Fold;
 use super::lenient;
 use super::voice::Voice;
 use super::wire::Chunk;
-
-/// Names of events whose data may be anything, since they only say that the server lives.
-const HEARTBEATS: [&str; 4] = ["heartbeat", "keep-alive", "keepalive", "ping"];
 
 /// Folds the frames of a streamed reply into events, of which the last is [`Event::Completed`].
 #[derive(Debug)]
@@ -121,9 +117,8 @@ impl Decoder {
         data: &[u8],
         out: &mut VecDeque<Event>,
     ) -> Result<(), Failure> {
-        let heartbeat = data.is_empty() || event.is_some_and(|name| HEARTBEATS.contains(&name));
-        let Some(frame) = json(data) else {
-            if heartbeat || self.is_settled() {
+        let Some(frame) = frames::json(data) else {
+            if data.is_empty() || is_heartbeat(event) || self.is_settled() {
                 out.push_back(Event::KeepAlive);
                 return Ok(());
             }
@@ -142,14 +137,7 @@ impl Decoder {
 
     /// The failure of a frame whose event is named an error.
     fn reported(&self, data: &[u8]) -> Failure {
-        let frame = match json(data) {
-            Some(frame @ Value::Object(_)) => frame,
-            Some(frame @ Value::Array(_)) => lenient::error_in(&frame).cloned().unwrap_or(frame),
-            Some(Value::String(text)) => Value::from_iter([("error", text)]),
-            _ if data.starts_with(b"<") => return broken(data),
-            _ => Value::from_iter([("error", String::from_utf8_lossy(data).into_owned())]),
-        };
-        errors::in_band(&frame, self.wall.unix())
+        frames::error(data).map_or_else(|| broken(data), |told| errors::in_band(&told, self.wall.unix()))
     }
 
     fn apply(&mut self, chunk: &mut Chunk<'_>, out: &mut VecDeque<Event>) -> Result<(), Failure> {
@@ -189,15 +177,6 @@ fn is_plain(chunk: &Chunk<'_>) -> bool {
     chunk.error.is_none() && choice.is_some_and(|choice| choice.as_ref().is_none_or(|it| it.error.is_none()))
 }
 
-/// Reads JSON, in spite of bytes that are no text.
-fn json(data: &[u8]) -> Option<Value> {
-    serde_json::from_slice(data).ok().or_else(|| serde_json::from_str(&String::from_utf8_lossy(data)).ok())
-}
-
 fn has_half_arguments(message: &Message) -> bool {
     message.tool_calls().any(|call| serde_json::from_str::<IgnoredAny>(&call.arguments).is_err())
-}
-
-fn truncated(message: &str) -> Failure {
-    Failure::new(Code::Truncated, message).with_status(StatusCode::OK)
 }

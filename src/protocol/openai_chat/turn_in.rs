@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::chat::{Content, Extra, Message, Part, Reasoning, Role, ToolCall, ToolResult};
+use crate::protocol::json::{Fields, take_text};
 
-use super::part::{self, Fields, take_text};
-use super::{CHAT, PLACE};
+use super::{CHAT, PLACE, content};
 
 /// Reads one turn.
 pub(super) fn turn(mut fields: Fields) -> Result<Message, String> {
@@ -26,8 +26,8 @@ fn said(role: Role, mut fields: Fields) -> Result<Message, String> {
     if role == Role::Assistant {
         parts.extend(thought(&mut fields));
     }
-    let (content, spelling) = content(&mut fields)?;
-    parts.extend(content);
+    let (said, spelling) = content::take(&mut fields)?;
+    parts.extend(said);
     if role == Role::Assistant {
         parts.extend(take_text(&mut fields, "refusal").map(|text| Part::from(Content::Refusal(text))));
         parts.extend(calls(&mut fields)?);
@@ -39,7 +39,7 @@ fn said(role: Role, mut fields: Fields) -> Result<Message, String> {
 /// The answer of a tool.
 fn answered(mut fields: Fields) -> Result<Message, String> {
     let id = take_text(&mut fields, "tool_call_id").ok_or("tool_call_id: must be a string")?;
-    let (parts, spelling) = content(&mut fields)?;
+    let (parts, spelling) = content::take(&mut fields)?;
     let result = Content::ToolResult(ToolResult { id, parts, is_error: false });
     Ok(finish(Role::Tool, vec![result.into()], fields, spelling))
 }
@@ -47,7 +47,7 @@ fn answered(mut fields: Fields) -> Result<Message, String> {
 /// The answer of a function in the older spelling, which knows it by its name only.
 fn answered_by_name(mut fields: Fields) -> Result<Message, String> {
     let id = take_text(&mut fields, "name").ok_or("name: must be a string")?;
-    let (parts, spelling) = content(&mut fields)?;
+    let (parts, spelling) = content::take(&mut fields)?;
     let mut part = Part::from(Content::ToolResult(ToolResult { id, parts, is_error: false }));
     part.extra.set(CHAT, PLACE, "function");
     Ok(finish(Role::Tool, vec![part], fields, spelling))
@@ -58,23 +58,6 @@ fn finish(role: Role, parts: Vec<Part>, mut fields: Fields, spelling: Option<Val
     let mut message = Message::new(role, parts);
     message.extra = Extra::rest(CHAT, fields);
     message
-}
-
-/// The content, and how it was spelled if that is not what we would write: `[]` for a list where a string says the
-/// same, `null`, and `false` where it was left out.
-fn content(fields: &mut Fields) -> Result<(Vec<Part>, Option<Value>), String> {
-    match fields.remove("content") {
-        None => Ok((Vec::new(), Some(Value::Bool(false)))),
-        Some(Value::Null) => Ok((Vec::new(), Some(Value::Null))),
-        Some(Value::String(text)) => Ok((vec![Part::text(text)], None)),
-        Some(Value::Array(items)) => {
-            let numbered = items.into_iter().enumerate();
-            let parts =
-                numbered.map(|(i, item)| part::read(item).map_err(|why| format!("content[{i}]: {why}")));
-            Ok((parts.collect::<Result<_, _>>()?, Some(Value::Array(Vec::new()))))
-        }
-        Some(_) => Err("content: must be a string or a list of parts".to_owned()),
-    }
 }
 
 /// The thoughts beside the content. Where both names are there, the other stays as it came.

@@ -5,9 +5,9 @@ use serde_json::Value;
 use crate::chat::{Content, Message, Part, Parts, Reasoning, Role, ToolCall, ToolResult};
 use crate::failure::{Code, Failure, Skip};
 use crate::protocol::Target;
+use crate::protocol::json::Fields;
 
-use super::part::{self, Fields};
-use super::{CHAT, PLACE};
+use super::{CHAT, PLACE, content, part};
 
 /// The fields that hold what a provider thought, in the order we look for a place.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
@@ -96,7 +96,7 @@ impl<'a> Turns<'a> {
         let (role, name) = if legacy { ("function", "name") } else { ("tool", "tool_call_id") };
         let mut fields = Fields::from_iter([("role".to_owned(), Value::from(role))]);
         fields.insert(name.to_owned(), Value::from(result.id.as_str()));
-        spell(message, content, "\n\n", Value::from(""), &mut fields);
+        content::put(message, content, "\n\n", Value::from(""), &mut fields);
         keep(message, false, &mut fields);
         self.out.push(Value::Object(fields));
         Ok(())
@@ -123,7 +123,7 @@ impl<'a> Turns<'a> {
         // Some servers demand the field beside calls, and then it must be null.
         let acts = !turn.calls.is_empty() || turn.legacy.is_some() || turn.refusal.is_some();
         let absent = if acts { Value::Null } else { Value::from("") };
-        spell(message, turn.content, glue, absent, &mut fields);
+        content::put(message, turn.content, glue, absent, &mut fields);
         for (name, text) in THOUGHTS.into_iter().zip(turn.thoughts) {
             fields.extend(text.map(|text| (name.to_owned(), Value::from(text))));
         }
@@ -205,30 +205,6 @@ fn keep(message: &Message, owned: bool, fields: &mut Fields) {
 /// Where a part stood, if not at its usual place.
 fn place(part: &Part) -> Option<&str> {
     part.extra.get(CHAT, PLACE)?.as_str()
-}
-
-/// Writes content as it was spelled; by ourselves a string wherever it is nothing but text, since every server takes
-/// that.
-fn spell(message: &Message, content: Vec<Value>, glue: &str, absent: Value, fields: &mut Fields) {
-    let spelling = message.extra.get(CHAT, "content");
-    let value = if content.is_empty() {
-        match spelling {
-            Some(Value::Bool(_)) => None,
-            Some(spelling) => Some(spelling.clone()),
-            None => Some(absent),
-        }
-    } else {
-        let plain = || Some(content.iter().map(plain_text).collect::<Option<Vec<_>>>()?.join(glue));
-        let joined = if spelling.is_some_and(Value::is_array) { None } else { plain() };
-        Some(joined.map_or_else(|| Value::Array(content), Value::from))
-    };
-    fields.extend(value.map(|value| ("content".to_owned(), value)));
-}
-
-/// The text of a part that is nothing else.
-fn plain_text(part: &Value) -> Option<&str> {
-    let object = part.as_object().filter(|object| object.len() == 2)?;
-    (object.get("type")? == "text").then(|| object.get("text")?.as_str()).flatten()
 }
 
 fn function(call: &ToolCall) -> Value {

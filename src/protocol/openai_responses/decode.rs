@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::chat::{Completion, Content, Message, Role};
+use crate::chat::{Completion, Message, Role};
 use crate::failure::{Code, Failure};
 use crate::protocol::errors;
 use crate::protocol::json::{self, string};
@@ -28,13 +28,7 @@ pub fn decode(body: &[u8], wall: Wall) -> Result<Completion, Failure> {
         _ => Vec::new(),
     };
     let mut message = Message::new(Role::Assistant, items.into_iter().flat_map(output::parts).collect());
-    for part in &mut message.parts {
-        if let Content::ToolCall(call) = &mut part.content
-            && call.arguments.is_empty()
-        {
-            call.arguments.push_str("{}");
-        }
-    }
+    message.fill_arguments();
     let calls = message.tool_calls().next().is_some();
     let stop = output::stop(&reply, "", calls, wall)?;
     let mut completion = Completion::new(message, stop, output::usage(&reply));

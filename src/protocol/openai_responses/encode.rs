@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use crate::chat::{Content, Message, Parts, Tool};
 use crate::failure::Failure;
 use crate::protocol::Target;
-use crate::protocol::json;
+use crate::protocol::json::{self, Fields};
 
 use super::item_out::Items;
-use super::part::{Fields, write_rest};
+use super::part::write_rest;
 use super::{INPUT, INSTRUCTIONS, RESPONSES, options};
 
 /// Writes a request.

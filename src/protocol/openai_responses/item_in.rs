@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use crate::chat::{Content, Extra, Message, Part, Role, ToolResult};
 use crate::failure::Failure;
-use crate::protocol::json::refuse;
+use crate::protocol::json::{Fields, refuse, take_text};
 
 use super::output::{call, reasoning};
-use super::part::{self, Fields, take_text};
+use super::part;
 use super::{ITEM, PLAIN, RESPONSES};
 
 /// What one item adds to the conversation.

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use crate::chat::{Content, Message, Part, Parts, Reasoning, Role, ToolCall, ToolResult};
 use crate::protocol::Target;
+use crate::protocol::json::Fields;
 
-use super::part::{self, Fields, object, write_rest};
+use super::part::{self, object, write_rest};
 use super::{ITEM, PLAIN, RESPONSES};
 
 /// Writes the turns of a request.

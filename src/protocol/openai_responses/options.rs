@@ -4,10 +4,10 @@ use serde_json::{Map, Number, Value};
 
 use crate::chat::{Effort, Extra, Options, ReasoningOptions, ToolChoice};
 use crate::failure::Failure;
-use crate::protocol::json::refuse;
+use crate::protocol::json::{Fields, refuse, take_text};
 
 use super::RESPONSES;
-use super::part::{self, Fields, object, take_text};
+use super::part::{self, object};
 
 /// Budgets of thinking up to these many tokens are called low and medium; above, high.
 const BUDGETS: [(u64, &str); 2] = [(2_048, "low"), (8_192, "medium")];

@@ -1,15 +1,15 @@
 //! What whole and streamed replies share: output items, figures, and the way a response ended.
 
 use http::StatusCode;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::chat::{Content, Extra, Part, Reasoning, Stop, ToolCall, Usage};
 use crate::failure::{Code, Failure};
 use crate::protocol::errors;
-use crate::protocol::json::string;
+use crate::protocol::json::{Fields, string, take_text};
 use crate::time::Wall;
 
-use super::part::{self, Fields, take_text};
+use super::part;
 use super::wire::whole;
 use super::{ITEM, RESPONSES};
 
@@ -188,7 +188,7 @@ pub(super) fn unreasoned(status: &str) -> Failure {
 /// What a response says beyond our words and the request.
 pub(super) fn beside(response: Value) -> Extra {
     let Value::Object(fields) = response else { return Extra::NONE };
-    let rest: Map<String, Value> = fields
+    let rest: Fields = fields
         .into_iter()
         .filter(|(name, value)| !value.is_null() && !KNOWN.contains(&name.as_str()))
         .collect();

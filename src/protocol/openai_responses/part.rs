@@ -1,13 +1,11 @@
 //! Parts of a message, both ways.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::chat::{Content, Extra, Media, Part, Source};
+use crate::protocol::json::{Fields, take_text};
 
 use super::{PART, RESPONSES};
-
-/// The fields of an object.
-pub(super) type Fields = Map<String, Value>;
 
 /// The media type of a picture that names none.
 const PICTURE: &str = "image/png";
@@ -55,15 +53,6 @@ fn other(value: Value) -> Part {
     let mut part = Part::from(Content::Other(RESPONSES, value));
     part.extra.set(RESPONSES, PART, true);
     part
-}
-
-/// Takes a string field; one of another kind stays.
-pub(super) fn take_text(fields: &mut Fields, name: &str) -> Option<String> {
-    fields.get(name)?.as_str()?;
-    match fields.remove(name)? {
-        Value::String(text) => Some(text),
-        _ => None,
-    }
 }
 
 fn image(fields: &mut Fields) -> Option<Media> {

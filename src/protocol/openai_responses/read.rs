@@ -4,9 +4,8 @@ use serde_json::Value;
 
 use crate::chat::{Content, Extra, Message, Parts, Request, Role, Tool};
 use crate::failure::Failure;
-use crate::protocol::json::{self, refuse};
+use crate::protocol::json::{self, Fields, refuse, take_text};
 
-use super::part::{Fields, take_text};
 use super::{INPUT, INSTRUCTIONS, RESPONSES, item_in, options};
 
 /// Whether the conversation, or an item of it, is held on the provider's server, so that no other can answer.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::chat::Event;
 use crate::failure::{Code, Failure};
+use crate::protocol::frames::{self, is_heartbeat};
 use crate::protocol::template::Template;
 use crate::protocol::{Dialect, errors};
 use crate::time::Wall;
@@ -14,9 +15,6 @@ use super::fold::Fold;
 use super::item::Voice;
 use super::output::unreasoned;
 use super::wire::{Frame, Part};
-
-/// Names of events whose data may be anything, since they only say that the server lives.
-const HEARTBEATS: [&str; 4] = ["heartbeat", "keep-alive", "keepalive", "ping"];
 
 /// Folds the events of a streamed reply into ours, of which the last is [`Event::Completed`].
 #[derive(Debug)]
@@ -111,7 +109,7 @@ impl Decoder {
         if event == Some("error") {
             return Err(self.reported(data));
         }
-        let Ok(value) = serde_json::from_str(&String::from_utf8_lossy(data)) else {
+        let Some(value) = frames::json(data) else {
             if !data.is_empty() && !is_heartbeat(event) {
                 return Err(broken(data));
             }
@@ -210,14 +208,7 @@ impl Decoder {
 
     /// The failure of a frame that says it is one.
     fn reported(&self, data: &[u8]) -> Failure {
-        let text = String::from_utf8_lossy(data);
-        let frame = match serde_json::from_str(&text) {
-            Ok(frame @ (Value::Object(_) | Value::Array(_))) => frame,
-            Ok(Value::String(text)) => Value::from_iter([("error", text)]),
-            _ if data.starts_with(b"<") => return broken(data),
-            _ => Value::from_iter([("error", text.into_owned())]),
-        };
-        errors::in_band(&frame, self.wall.unix())
+        frames::error(data).map_or_else(|| broken(data), |told| errors::in_band(&told, self.wall.unix()))
     }
 }
 
@@ -233,10 +224,6 @@ fn delta_of(kind: &str) -> Option<Voice> {
         }
         _ => return None,
     })
-}
-
-fn is_heartbeat(event: Option<&str>) -> bool {
-    event.is_some_and(|name| HEARTBEATS.contains(&name))
 }
 
 /// Whether it is `{code, message, type}`, an error without an envelope.

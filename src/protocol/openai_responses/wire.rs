@@ -7,7 +7,9 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::protocol::json::Fields;
 
 use super::item::Voice;
 
@@ -50,7 +52,7 @@ pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
 impl Frame<'static> {
     /// Reads what does not fit. What is of no use counts as absent.
-    pub(super) fn lenient(mut fields: Map<String, Value>) -> Self {
+    pub(super) fn lenient(mut fields: Fields) -> Self {
         let index = |name: &str| match fields.get(name)? {
             Value::String(digits) => digits.parse().ok(),
             number => u32::try_from(whole(number)?).ok(),

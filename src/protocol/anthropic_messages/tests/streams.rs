@@ -6,16 +6,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::chat::{Assembler, Completion, Content, Event, Message, Protocol, Sign, Stop, Usage};
-use crate::failure::{Code, Failure};
+use crate::failure::Code;
 use crate::protocol::Dialect;
+use crate::protocol::tests::Run;
 
 use super::super::{Decoder, decode};
 use super::wall;
-
-struct Run {
-    events: Vec<Event>,
-    end: Result<Completion, Failure>,
-}
 
 /// A frame: the name of its event, and its data.
 type Frame = (Option<String>, String);
@@ -30,16 +26,7 @@ fn run_in(dialect: &Dialect, frames: &[Frame]) -> Run {
     }
     end = end.and_then(|()| decoder.end(&mut out));
     assert!(decoder.is_done());
-    let mut events: Vec<_> = out.into();
-    let end = match (end, events.pop()) {
-        (Ok(()), Some(Event::Completed(completion))) => Ok(*completion),
-        (Ok(()), last) => panic!("the last event is {last:?}"),
-        (Err(failure), last) => {
-            events.extend(last);
-            Err(failure)
-        }
-    };
-    Run { events, end }
+    Run::of(end, out)
 }
 
 /// Reads frames whose events are named as their types are.

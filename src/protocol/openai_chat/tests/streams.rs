@@ -6,16 +6,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::chat::{Completion, Content, Event, Message, Protocol, Request, Sign, Stop, ToolResult, Usage};
-use crate::failure::{Code, Failure};
+use crate::failure::Code;
+use crate::protocol::tests::Run;
 use crate::protocol::{Dialect, Target};
 
 use super::super::{Decoder, encode};
 use super::wall;
-
-struct Run {
-    events: Vec<Event>,
-    end: Result<Completion, Failure>,
-}
 
 /// Reads frames, then the end of the bytes, as a caller does.
 fn run(frames: &[&str]) -> Run {
@@ -27,16 +23,7 @@ fn run(frames: &[&str]) -> Run {
     }
     end = end.and_then(|()| decoder.end(&mut out));
     assert!(decoder.is_done());
-    let mut events: Vec<_> = out.into();
-    let end = match (end, events.pop()) {
-        (Ok(()), Some(Event::Completed(completion))) => Ok(*completion),
-        (Ok(()), last) => panic!("the last event is {last:?}"),
-        (Err(failure), last) => {
-            events.extend(last);
-            Err(failure)
-        }
-    };
-    Run { events, end }
+    Run::of(end, out)
 }
 
 fn done(frames: &[&str]) -> Completion {

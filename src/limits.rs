@@ -1,4 +1,6 @@
 //! The rate limits a provider told beside a response.
+//!
+//! They stand beneath `chat` and `failure`: a reply and a failure each carry them, and `chat` names failures.
 
 use std::time::Duration;
 
