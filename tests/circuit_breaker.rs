@@ -587,6 +587,79 @@ async fn a_refusal_says_what_and_when() {
     assert!(refused.message().contains("by hand") && refused.retry_after().is_none(), "{refused}");
 }
 
+/// Scenario: three failures, then a stated wait, during which a call in flight fails, too; then an opening with five, a
+/// recovery, and a stated wait; an empty account after two failures; and a circuit with a past that is held open by
+/// hand, reset, and paused.
+/// Expected: each refusal and snapshot MUST tell the failures on record then: none of an opening before, and none that
+/// the hand made it forget.
+#[tokio::test(start_paused = true)]
+async fn failures_are_told_as_they_are_on_record() {
+    let layer = breaker(CircuitBreakerConfig { ramp: None, ..plain() });
+    let handle = layer.handle().unwrap();
+    let limited = || Err(fail(Code::RateLimited).with_retry_after(Some(secs(10))));
+    let told = |words: &str, failures: u32| {
+        let refused = try_call(&mut layer.layer(tool([Ok(())]))).unwrap_err();
+        assert_eq!(refused.message(), format!("provider:p {words}; failures: {failures}"));
+        assert_eq!(handle.snapshot().failures, failures);
+    };
+    let mut late = layer.layer(Stage::new("a", &Log::default(), [Script::fails(Code::Server)]));
+    let late = late.ready().await.unwrap().call(request());
+    let mut service = layer.layer(tool([broken(), broken(), broken(), limited()]));
+    (0..4).for_each(|_| assert!(call(&mut service).is_err()));
+    told("is open", 3);
+    assert!(late.await.is_err());
+    told("is open", 4);
+    advance(secs(10)).await;
+    assert_eq!(call(&mut layer.layer(tool([broken()]))), Err(Code::Server));
+    told("is open", 5);
+    advance(secs(30)).await;
+    let mut service = layer.layer(tool([Ok(()), Ok(()), limited()]));
+    (0..3).for_each(|_| _ = call(&mut service));
+    told("is open", 0);
+
+    handle.reset();
+    let mut service = layer.layer(tool([broken(), broken(), Err(fail(Code::QuotaExhausted))]));
+    (0..3).for_each(|_| assert!(call(&mut service).is_err()));
+    told("is open", 2);
+    handle.force_open();
+    told("is held open by hand", 0);
+    handle.reset();
+    assert_eq!(handle.snapshot().failures, 0);
+    assert_eq!(call(&mut layer.layer(tool([limited()]))), Err(Code::RateLimited));
+    told("is open", 0);
+}
+
+/// Scenario: four failures, and a success half a minute later; then four more, and nobody calls for an hour.
+/// Expected: a failure MUST be on record for as long as it can weigh, and no longer.
+#[tokio::test(start_paused = true)]
+async fn failures_on_record_grow_old() {
+    let layer = breaker(plain());
+    let failures = || layer.handle().unwrap().snapshot().failures;
+    let (mut sick, mut well) = (layer.layer(tool([broken()])), layer.layer(tool([Ok(())])));
+    (0..4).for_each(|_| assert_eq!(call(&mut sick), Err(Code::Server)));
+    advance(secs(30)).await;
+    assert_eq!(call(&mut well), Ok(()));
+    assert_eq!(failures(), 4, "in the window");
+    advance(secs(31)).await;
+    assert_eq!(failures(), 0, "out of it, though a success is not");
+    (0..4).for_each(|_| assert_eq!(call(&mut sick), Err(Code::Server)));
+    advance(secs(3600)).await;
+    assert_eq!(failures(), 0, "a row too long ago to be one");
+}
+
+/// Scenario: keys that are held open until there is no room for one more; then a call of that one.
+/// Expected: MUST be refused, with the time after which it is worth asking again.
+#[tokio::test(start_paused = true)]
+async fn a_key_too_many_is_told_when_to_come_back() {
+    let layer = breaker(CircuitBreakerConfig { key: KeyBy::Attached, max_keys: 1, ..plain() });
+    let held = |key: &String| layer.handle_of(key).map(|handle| handle.force_open()).is_ok();
+    let key = (0..).map(|n| n.to_string()).find(|key| !held(key)).unwrap();
+    let asked = ToolRequest::new(ToolCall::default()).attach(Key::new(key));
+    let refused = layer.layer(tool([Ok(())])).oneshot(asked).await.unwrap_err();
+    assert!(refused.is_local() && refused.message().contains("too many keys"), "{refused}");
+    assert_eq!((refused.code(), refused.retry_after()), (Code::CircuitOpen, Some(secs(1))));
+}
+
 /// Scenario: calls of two keys, one of which fails.
 /// Expected: only that one MUST be refused, under its own name.
 #[tokio::test(start_paused = true)]

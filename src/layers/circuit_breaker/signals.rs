@@ -115,10 +115,13 @@ impl Signals {
         self.row.is_empty()
     }
 
-    /// How many failures are on record: in the row, or in the window if that is more.
-    pub(super) fn failures(&self, at: Moment) -> u32 {
-        let row = u32::try_from(self.row.len()).unwrap_or(u32::MAX);
-        row.max(if self.window.is_empty_at(at.bucket) { 0 } else { self.window.total().failures })
+    /// How many failures are on record: in the row, or in the window if that is more. What is too long ago to weigh is
+    /// none.
+    pub(super) fn failures(&self, config: &CircuitBreakerConfig, at: Moment) -> u32 {
+        let is_old = |failed: &Instant| at.now.saturating_duration_since(*failed) > config.failures_within;
+        let old = self.row.partition_point(is_old);
+        let row = u32::try_from(self.row.len() - old).unwrap_or(u32::MAX);
+        row.max(self.window.total_at(at.bucket).failures)
     }
 
     /// Whether nothing is left that could change a verdict.

@@ -15,8 +15,8 @@ pub(super) struct Counts {
 }
 
 /// The outcomes of the present bucket and those before it. A bucket is named by its number since some beginning, so
-/// that an outcome costs the same whatever came before.
-#[derive(Debug, Default)]
+/// that an outcome costs the same whatever came before. It is all there is: nothing of it lies elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     buckets: [Counts; BUCKETS],
     total: Counts,
@@ -70,6 +70,13 @@ impl Window {
     /// All that the window holds.
     pub(super) const fn total(&self) -> Counts {
         self.total
+    }
+
+    /// What is left of it at this bucket, for whoever only looks.
+    pub(super) fn total_at(&self, bucket: u64) -> Counts {
+        let mut then = *self;
+        then.move_to(bucket);
+        then.total
     }
 
     /// Whether nothing is left of it at this bucket.

@@ -100,9 +100,14 @@ impl Circuit {
         }
     }
 
-    /// How many failures are on record: those that opened it, while it is not closed.
-    pub(in super::super) fn failures(&self, at: Moment) -> u32 {
-        if self.sick.is_some() { self.failures } else { self.signals.failures(at) }
+    /// How many failures are on record: those that opened it, until it closes. During a pause it counts on.
+    pub(in super::super) fn failures(&self, config: &CircuitBreakerConfig, at: Moment) -> u32 {
+        match &self.state {
+            State::Open { .. } | State::HalfOpen(_) => self.failures,
+            State::Closed { .. } | State::ForcedOpen | State::Disabled | State::Observe => {
+                self.signals.failures(config, at)
+            }
+        }
     }
 
     /// Since when it is not closed.
