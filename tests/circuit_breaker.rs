@@ -160,6 +160,11 @@ fn a_configuration_that_cannot_work_is_refused() {
     assert_eq!(refused(CircuitBreakerConfig { growth: 0.5, ..off() }), "growth");
     assert_eq!(refused(CircuitBreakerConfig { jitter: 1.5, ..off() }), "jitter");
     assert_eq!(refused(CircuitBreakerConfig { anomaly: Some(f64::INFINITY), ..off() }), "anomaly");
+    assert_eq!(refused(CircuitBreakerConfig { waste_share: 1.1, ..off() }), "waste_share");
+    assert_eq!(refused(CircuitBreakerConfig { waste_failures: 0, ..off() }), "waste_failures");
+    for ramp_shares in [vec![], vec![0.0], vec![0.5, 0.1], vec![0.5, f64::NAN], vec![0.5; 101]] {
+        assert_eq!(refused(CircuitBreakerConfig { ramp_shares, ..off() }), "ramp_shares");
+    }
     let slow = Some(SlowConfig { first_output: secs(1), ratio: 2.0 });
     assert_eq!(refused(CircuitBreakerConfig { slow, ..off() }), "slow.ratio");
 }

@@ -69,7 +69,7 @@ impl Circuit {
             State::Closed { paused: Some(until), .. } | State::Open { until } => {
                 Answer::Refuse(Some(until.saturating_duration_since(now)))
             }
-            State::Closed { ramp, .. } => match ramp.as_mut().map(|ramp| ramp.pass(now)) {
+            State::Closed { ramp, .. } => match ramp.as_mut().map(|ramp| ramp.pass(config, now)) {
                 Some(Err(wait)) => Answer::Refuse(Some(wait)),
                 Some(Ok(())) | None => {
                     *ramp = ramp.take().filter(|ramp| !ramp.is_over(now));

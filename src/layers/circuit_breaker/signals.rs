@@ -9,13 +9,6 @@ use super::config::CircuitBreakerConfig;
 use super::usual::Usual;
 use super::window::{Counts, Window};
 
-/// Failures that are needed before their waste says anything: one or two large ones are the caller's, not the
-/// provider's.
-const WASTEFUL: u32 = 3;
-
-/// The share of the waste budget that failures may burn.
-const WASTE_SHARE: f64 = 0.2;
-
 /// Why a circuit changed, in words that are stable.
 pub(super) type Cause = &'static str;
 
@@ -95,8 +88,9 @@ impl Signals {
             return Some("token_trip");
         }
         #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
-        let wasteful = |budget: u64| total.burnt as f64 > budget as f64 * WASTE_SHARE;
-        (total.failures >= WASTEFUL && config.waste_budget.is_some_and(wasteful)).then_some("waste_budget")
+        let wasteful = |budget: u64| total.burnt as f64 > budget as f64 * config.waste_share;
+        (total.failures >= config.waste_failures && config.waste_budget.is_some_and(wasteful))
+            .then_some("waste_budget")
     }
 
     /// Whether a cache that used to serve was lost, now.
@@ -221,6 +215,27 @@ mod tests {
             assert_eq!(signals.fail(&wary, moment, burnt(15_000)), None);
             assert_eq!(signals.fail(&wary, moment, burnt(1_000)), None);
             assert_eq!(signals.fail(&wary, moment, burnt(last)), cause);
+        }
+    }
+
+    /// Scenario: a budget of 1,000 tokens of which a half may be wasted, by two failures or more: one that burns all of it,
+    /// and two that burn a half, or one more.
+    /// Expected: only the last MUST be sick.
+    #[test]
+    fn waste_is_weighed_as_it_is_told() {
+        let (waste_share, waste_failures) = (0.5, 2);
+        let config = CircuitBreakerConfig {
+            waste_budget: Some(1_000),
+            waste_share,
+            waste_failures,
+            ..CircuitBreakerConfig::default()
+        };
+        let moment = at(crate::time::now(), 0);
+        assert_eq!(Signals::default().fail(&config, moment, burnt(1_000)), None);
+        for (last, cause) in [(100, None), (101, Some("waste_budget"))] {
+            let mut signals = Signals::default();
+            assert_eq!(signals.fail(&config, moment, burnt(400)), None);
+            assert_eq!(signals.fail(&config, moment, burnt(last)), cause);
         }
     }
 

@@ -475,6 +475,7 @@ fn the_docs_tell_the_defaults() {
     let docs = include_str!("mod.rs");
     let config = CircuitBreakerConfig::default();
     let (min, secs) = (|wait: Duration| wait.as_secs() / 60, |wait: Duration| wait.as_secs());
+    let share = |at: usize| config.ramp_shares[at] * 100.0;
     let rows = [
         format!("| {} in {} s |", config.failures.unwrap(), secs(config.failures_within)),
         format!(
@@ -488,7 +489,8 @@ fn the_docs_tell_the_defaults() {
         format!("| `jitter` | {} |", config.jitter),
         format!("| {} min, {} h |", min(config.quota_rest), min(config.max_stated) / 60),
         format!("| {}, {}, {} s |", config.probes, config.successes, secs(config.lease)),
-        format!("| `ramp` | {} s |", secs(config.ramp.unwrap())),
+        format!("| {} s, {} % and {} % |", secs(config.ramp.unwrap()), share(0), share(1)),
+        format!("| {}, {} % |", config.waste_failures, config.waste_share * 100.0),
     ];
     for row in rows {
         assert!(docs.contains(&row), "{row}");

@@ -1,4 +1,8 @@
 //! What a key's completed calls usually take.
+//!
+//! What counts as far above the usual is asked for (`anomaly`), and whether a lost cache is told. What the usual *is*
+//! stands here and is no option: these figures say how a mean comes to mean something, which is no matter of taste or of
+//! traffic, and to turn them would only make the option beside them say something else.
 
 use crate::chat::Usage;
 

@@ -19,7 +19,7 @@ impl Circuit {
     pub(in super::super) fn is_callable(&self, config: &CircuitBreakerConfig, now: Instant) -> bool {
         match &self.state {
             State::Closed { paused: Some(until), .. } if *until > now => false,
-            State::Closed { ramp: Some(ramp), .. } => ramp.would_pass(now),
+            State::Closed { ramp: Some(ramp), .. } => ramp.would_pass(config, now),
             State::Open { until } => *until <= now,
             State::HalfOpen(probes) => probes.has_room(config, now),
             State::ForcedOpen => false,
