@@ -19,7 +19,7 @@ use watertight::chat::{
     Ask, Completion, Cost, Event, Head, Message, Reply, Request, Role, Stop, ToolCall, ToolRequest, Usage,
 };
 use watertight::event::{Circuit, Fact, Facts};
-use watertight::failure::{Clock, Code, Failure};
+use watertight::failure::{Breaker, Clock, Code, Failure};
 use watertight::key::{Key, KeyBy};
 use watertight::layers::circuit_breaker::{CircuitBreakerConfig, SlowConfig};
 use watertight::layers::retry::RetryConfig;
@@ -478,7 +478,84 @@ async fn an_empty_account_rests_and_is_tried() {
     assert_eq!(call(&mut service), Err(Code::CircuitOpen));
 }
 
+/// Scenario: an hour is stated by a rate limit, by failures that open, by an empty account and by a throttled probe,
+/// where a minute is the longest that is believed; and two days, by default.
+/// Expected: each MUST be a minute, and the last a day.
+#[tokio::test(start_paused = true)]
+async fn a_stated_wait_is_believed_up_to_a_limit() {
+    const DAY: u64 = 24 * 60 * 60;
+    let stated = |code, wait| fail(code).with_retry_after(Some(secs(wait)));
+    for (max_stated, said, believed) in [(secs(60), 3600, 60), (plain().max_stated, 2 * DAY, DAY)] {
+        for (code, calls) in [(Code::RateLimited, 1), (Code::Overloaded, 5), (Code::QuotaExhausted, 1)] {
+            let layer = breaker(CircuitBreakerConfig { max_stated, ..plain() });
+            let mut service = layer.layer(tool([Err(stated(code, said))]));
+            (0..calls).for_each(|_| assert_eq!(call(&mut service), Err(code)));
+            assert_eq!(layer.handle().unwrap().snapshot().next_try, Some(secs(believed)), "{code}");
+        }
+        for code in [Code::RateLimited, Code::Overloaded, Code::QuotaExhausted] {
+            let layer = breaker(CircuitBreakerConfig { max_stated, ..plain() });
+            open(&mut layer.layer(tool([broken()])));
+            advance(secs(30)).await;
+            assert_eq!(call(&mut layer.layer(tool([Err(stated(code, said))]))), Err(code));
+            assert_eq!(layer.handle().unwrap().snapshot().next_try, Some(secs(believed)), "{code}, a probe");
+        }
+    }
+}
+
+/// Scenario: each failure by which a whole answer is useless, five times, where that counts and where it does not; and in
+/// a circuit that is tried.
+/// Expected: it MUST open only where it counts, and a probe decide nothing where it does not.
+#[tokio::test(start_paused = true)]
+async fn useless_answers_count_where_they_are_asked_to() {
+    let useless = || Code::ALL.into_iter().filter(|code| code.judgement().breaker == Breaker::Semantic);
+    assert!(useless().count() > 1);
+    for (code, semantic) in useless().flat_map(|code| [(code, true), (code, false)]) {
+        let layer = breaker(CircuitBreakerConfig { semantic, ..plain() });
+        let mut service = layer.layer(tool([Err(fail(code))]));
+        (0..5).for_each(|_| assert_eq!(call(&mut service), Err(code)));
+        let snapshot = layer.handle().unwrap().snapshot();
+        let expected = if semantic { (Circuit::Open, 5) } else { (Circuit::Closed, 0) };
+        assert_eq!((snapshot.state, snapshot.failures), expected, "{code}");
+        layer.handle().unwrap().reset();
+        open(&mut layer.layer(tool([broken()])));
+        advance(secs(30)).await;
+        assert_eq!(call(&mut service), Err(code));
+        assert_eq!(state(&layer), if semantic { Circuit::Open } else { Circuit::HalfOpen }, "{code}");
+    }
+}
+
 // === healing ===
+
+/// Scenario: probes whose first output comes after six seconds, or after four, where five are late; and the same where
+/// nobody asks.
+/// Expected: a late one MUST open it for longer though it ends well; the others MUST heal it.
+#[tokio::test(start_paused = true)]
+async fn a_slow_probe_opens_again() {
+    for (wait, asked, healed) in [(6_000, true, false), (4_000, true, true), (6_000, false, true)] {
+        let causes = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&causes);
+        let facts = Facts::from_fn(move |fact| {
+            if let Fact::Transition { cause, .. } = *fact {
+                sink.lock().unwrap().push(cause.to_owned());
+            }
+        });
+        let slow = asked.then_some(SlowConfig { first_output: secs(5), ratio: 1.0 });
+        let layer = breaker(CircuitBreakerConfig { slow, successes: 1, ..plain() }).facts(&facts);
+        open(&mut layer.layer(tool([broken()])));
+        advance(secs(30)).await;
+        let script = Script::body([Act::Wait(wait), Act::Text("x"), Act::Done]);
+        let mut service = layer.layer(Stage::new("a", &Log::default(), [script]));
+        ask(&mut service, request()).await.1.unwrap();
+        let snapshot = layer.handle().unwrap().snapshot();
+        let (expected, last) = if healed {
+            ((Circuit::Closed, None), "recovered")
+        } else {
+            ((Circuit::Open, Some(secs(60))), "slow_probe")
+        };
+        assert_eq!((snapshot.state, snapshot.next_try), expected, "{wait} ms");
+        assert_eq!(causes.lock().unwrap().last().unwrap(), last);
+    }
+}
 
 /// Scenario: probes that end in each way.
 /// Expected: a failure MUST open it for longer; a throttled one until the stated time; a neutral one and a dropped one
