@@ -239,6 +239,48 @@ mod tests {
         }
     }
 
+    /// What the signals take in memory, and which part of it does not lie in themselves.
+    fn kept(signals: &Signals) -> (usize, usize) {
+        let Signals { row, window, usual } = signals;
+        assert!(!std::mem::needs_drop::<Window>() && !std::mem::needs_drop::<Usual>());
+        let beside = row.capacity() * size_of::<Instant>();
+        (size_of_val(window) + size_of_val(usual) + size_of_val(row) + beside, beside)
+    }
+
+    /// Scenario: 50,000 outcomes a few at a time, most of them failures in a row, of a circuit that nothing opens; and
+    /// the same remembered in a list.
+    /// Expected: what is kept MUST be as much after them as after the first hundred, less than a kilobyte, and of the
+    /// row no more than a few times what the rule asks for; the list MUST be told apart.
+    #[test]
+    fn what_is_kept_does_not_grow_with_outcomes() {
+        let config =
+            CircuitBreakerConfig { anomaly: Some(9.0), cache_lost: true, ..CircuitBreakerConfig::default() };
+        let (mut signals, start, mut list) = (Signals::default(), crate::time::now(), Vec::new());
+        let mut early = None;
+        for n in 0..50_000_u64 {
+            let moment = Moment { now: start + Duration::from_millis(n * 7), bucket: n * 7 / 6_000 };
+            let usage = Usage { input: n, output: 5, ..Usage::default() };
+            if n % 997 == 0 {
+                signals.succeed(&config, moment, Weight { usage: Some(usage), ..Weight::default() });
+            } else {
+                signals.fail(&config, moment, burnt(n));
+            }
+            list.push(moment);
+            if n == 100 {
+                early = Some((kept(&signals), list.capacity()));
+            }
+        }
+        let ((before, _), list_before) = early.unwrap();
+        let (after, row) = kept(&signals);
+        assert_eq!(after, before);
+        assert!(after < 1_000, "{after} bytes");
+        assert!(
+            row <= 4 * config.failures.unwrap() as usize * size_of::<Instant>(),
+            "{row} bytes of the row"
+        );
+        assert!(list.capacity() > 100 * list_before, "the twin");
+    }
+
     /// Scenario: ten successes, five of them slow, the last one among them.
     /// Expected: MUST be sick at the tenth, and not before.
     #[test]
