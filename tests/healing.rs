@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::Stream;
@@ -20,6 +21,9 @@ use watertight::layers::{CircuitBreakerLayer, DegradationLayer, FailoverLayer};
 /// How long each play is, in calls a second apart, and when what is broken in it is well again.
 const LENGTH: u64 = 240;
 const HEALED: u64 = 20;
+
+/// Who was asked, and in which second.
+type Asked = Arc<Mutex<Vec<(&'static str, u64)>>>;
 
 /// How a planner asks a breaker.
 type Asks = fn(&CircuitHandle) -> bool;
@@ -45,7 +49,7 @@ fn ill(
 + Send
 + Sync
 + use<> {
-    let (asked, start) = (asked.clone(), Instant::now());
+    let (asked, start) = (Arc::clone(asked), Instant::now());
     service_fn(move |_: Request| {
         let second = start.elapsed().as_secs();
         asked.lock().unwrap().push((name, second));
@@ -55,8 +59,6 @@ fn ill(
         std::future::ready(if second < HEALED { Err(fail(Code::Server)) } else { Ok(reply) })
     })
 }
-
-type Asked = std::sync::Arc<std::sync::Mutex<Vec<(&'static str, u64)>>>;
 
 /// The seconds in which one was asked.
 fn seconds(asked: &Asked, name: &str) -> Vec<u64> {
