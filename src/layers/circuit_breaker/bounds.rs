@@ -10,7 +10,7 @@ const MAX_FAILURES: u32 = 10_000;
 /// The most probes that can be asked for: their leases are remembered.
 const MAX_PROBES: u32 = 10_000;
 
-/// The most parts of a ramp: with a hundred, each is as short as a share of it is small.
+/// The most parts of a ramp: a step smaller than one call in a hundred is no step that anybody sees.
 const MAX_STAGES: usize = 100;
 
 // === impl CircuitBreakerConfig ===

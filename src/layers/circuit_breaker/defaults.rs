@@ -51,8 +51,8 @@ pub const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 /// How long calls come back only in part: fifteen seconds, so that a provider that just came up is not buried.
 pub const DEFAULT_RAMP: Duration = Duration::from_secs(15);
 
-/// The shares of calls that pass on the ramp: a tenth, then a half, the usual first steps of those who let traffic back
-/// in; the first finds out, the second warms up.
+/// The shares of calls that pass on the ramp: a tenth, which shows whether it bears more than probes, then a half, which
+/// warms it up. The figures are ours.
 pub const DEFAULT_RAMP_SHARES: [f64; 2] = [0.1, 0.5];
 
 /// The share of the waste budget that failures may burn: a fifth, beyond which every fifth token is paid and lost. The

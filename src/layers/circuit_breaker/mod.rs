@@ -40,7 +40,8 @@
 //!
 //! The rest grows with each opening and one step is forgotten for each `forgive` of health. A refusal is
 //! `CIRCUIT_OPEN`, local, names the circuit, its state and its failures, and carries the time until the next try;
-//! while the probes are out that is at most a second, since asking again costs next to nothing.
+//! while the probes are out that is at most a second, since asking again costs next to nothing. So it is where there is
+//! no room for one more key.
 //!
 //! # Defaults
 //! | field | default | why |
