@@ -19,7 +19,7 @@ use watertight::chat::{
     Ask, Completion, Cost, Event, Head, Message, Reply, Request, Role, Stop, ToolCall, ToolRequest, Usage,
 };
 use watertight::event::{Circuit, Fact, Facts};
-use watertight::failure::{Clock, Code, Failure};
+use watertight::failure::{Breaker, Clock, Code, Failure};
 use watertight::key::{Key, KeyBy};
 use watertight::layers::circuit_breaker::{CircuitBreakerConfig, SlowConfig};
 use watertight::layers::retry::RetryConfig;
@@ -160,6 +160,11 @@ fn a_configuration_that_cannot_work_is_refused() {
     assert_eq!(refused(CircuitBreakerConfig { growth: 0.5, ..off() }), "growth");
     assert_eq!(refused(CircuitBreakerConfig { jitter: 1.5, ..off() }), "jitter");
     assert_eq!(refused(CircuitBreakerConfig { anomaly: Some(f64::INFINITY), ..off() }), "anomaly");
+    assert_eq!(refused(CircuitBreakerConfig { waste_share: 1.1, ..off() }), "waste_share");
+    assert_eq!(refused(CircuitBreakerConfig { waste_failures: 0, ..off() }), "waste_failures");
+    for ramp_shares in [vec![], vec![0.0], vec![0.5, 0.1], vec![0.5, f64::NAN], vec![0.5; 101]] {
+        assert_eq!(refused(CircuitBreakerConfig { ramp_shares, ..off() }), "ramp_shares");
+    }
     let slow = Some(SlowConfig { first_output: secs(1), ratio: 2.0 });
     assert_eq!(refused(CircuitBreakerConfig { slow, ..off() }), "slow.ratio");
 }
@@ -473,7 +478,84 @@ async fn an_empty_account_rests_and_is_tried() {
     assert_eq!(call(&mut service), Err(Code::CircuitOpen));
 }
 
+/// Scenario: an hour is stated by a rate limit, by failures that open, by an empty account and by a throttled probe,
+/// where a minute is the longest that is believed; and two days, by default.
+/// Expected: each MUST be a minute, and the last a day.
+#[tokio::test(start_paused = true)]
+async fn a_stated_wait_is_believed_up_to_a_limit() {
+    const DAY: u64 = 24 * 60 * 60;
+    let stated = |code, wait| fail(code).with_retry_after(Some(secs(wait)));
+    for (max_stated, said, believed) in [(secs(60), 3600, 60), (plain().max_stated, 2 * DAY, DAY)] {
+        for (code, calls) in [(Code::RateLimited, 1), (Code::Overloaded, 5), (Code::QuotaExhausted, 1)] {
+            let layer = breaker(CircuitBreakerConfig { max_stated, ..plain() });
+            let mut service = layer.layer(tool([Err(stated(code, said))]));
+            (0..calls).for_each(|_| assert_eq!(call(&mut service), Err(code)));
+            assert_eq!(layer.handle().unwrap().snapshot().next_try, Some(secs(believed)), "{code}");
+        }
+        for code in [Code::RateLimited, Code::Overloaded, Code::QuotaExhausted] {
+            let layer = breaker(CircuitBreakerConfig { max_stated, ..plain() });
+            open(&mut layer.layer(tool([broken()])));
+            advance(secs(30)).await;
+            assert_eq!(call(&mut layer.layer(tool([Err(stated(code, said))]))), Err(code));
+            assert_eq!(layer.handle().unwrap().snapshot().next_try, Some(secs(believed)), "{code}, a probe");
+        }
+    }
+}
+
+/// Scenario: each failure by which a whole answer is useless, five times, where that counts and where it does not; and in
+/// a circuit that is tried.
+/// Expected: it MUST open only where it counts, and a probe decide nothing where it does not.
+#[tokio::test(start_paused = true)]
+async fn useless_answers_count_where_they_are_asked_to() {
+    let useless = || Code::ALL.into_iter().filter(|code| code.judgement().breaker == Breaker::Semantic);
+    assert!(useless().count() > 1);
+    for (code, semantic) in useless().flat_map(|code| [(code, true), (code, false)]) {
+        let layer = breaker(CircuitBreakerConfig { semantic, ..plain() });
+        let mut service = layer.layer(tool([Err(fail(code))]));
+        (0..5).for_each(|_| assert_eq!(call(&mut service), Err(code)));
+        let snapshot = layer.handle().unwrap().snapshot();
+        let expected = if semantic { (Circuit::Open, 5) } else { (Circuit::Closed, 0) };
+        assert_eq!((snapshot.state, snapshot.failures), expected, "{code}");
+        layer.handle().unwrap().reset();
+        open(&mut layer.layer(tool([broken()])));
+        advance(secs(30)).await;
+        assert_eq!(call(&mut service), Err(code));
+        assert_eq!(state(&layer), if semantic { Circuit::Open } else { Circuit::HalfOpen }, "{code}");
+    }
+}
+
 // === healing ===
+
+/// Scenario: probes whose first output comes after six seconds, or after four, where five are late; and the same where
+/// nobody asks.
+/// Expected: a late one MUST open it for longer though it ends well; the others MUST heal it.
+#[tokio::test(start_paused = true)]
+async fn a_slow_probe_opens_again() {
+    for (wait, asked, healed) in [(6_000, true, false), (4_000, true, true), (6_000, false, true)] {
+        let causes = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&causes);
+        let facts = Facts::from_fn(move |fact| {
+            if let Fact::Transition { cause, .. } = *fact {
+                sink.lock().unwrap().push(cause.to_owned());
+            }
+        });
+        let slow = asked.then_some(SlowConfig { first_output: secs(5), ratio: 1.0 });
+        let layer = breaker(CircuitBreakerConfig { slow, successes: 1, ..plain() }).facts(&facts);
+        open(&mut layer.layer(tool([broken()])));
+        advance(secs(30)).await;
+        let script = Script::body([Act::Wait(wait), Act::Text("x"), Act::Done]);
+        let mut service = layer.layer(Stage::new("a", &Log::default(), [script]));
+        ask(&mut service, request()).await.1.unwrap();
+        let snapshot = layer.handle().unwrap().snapshot();
+        let (expected, last) = if healed {
+            ((Circuit::Closed, None), "recovered")
+        } else {
+            ((Circuit::Open, Some(secs(60))), "slow_probe")
+        };
+        assert_eq!((snapshot.state, snapshot.next_try), expected, "{wait} ms");
+        assert_eq!(causes.lock().unwrap().last().unwrap(), last);
+    }
+}
 
 /// Scenario: probes that end in each way.
 /// Expected: a failure MUST open it for longer; a throttled one until the stated time; a neutral one and a dropped one
@@ -585,6 +667,79 @@ async fn a_refusal_says_what_and_when() {
     layer.handle().unwrap().force_open();
     let refused = try_call(&mut service).unwrap_err();
     assert!(refused.message().contains("by hand") && refused.retry_after().is_none(), "{refused}");
+}
+
+/// Scenario: three failures, then a stated wait, during which a call in flight fails, too; then an opening with five, a
+/// recovery, and a stated wait; an empty account after two failures; and a circuit with a past that is held open by
+/// hand, reset, and paused.
+/// Expected: each refusal and snapshot MUST tell the failures on record then: none of an opening before, and none that
+/// the hand made it forget.
+#[tokio::test(start_paused = true)]
+async fn failures_are_told_as_they_are_on_record() {
+    let layer = breaker(CircuitBreakerConfig { ramp: None, ..plain() });
+    let handle = layer.handle().unwrap();
+    let limited = || Err(fail(Code::RateLimited).with_retry_after(Some(secs(10))));
+    let told = |words: &str, failures: u32| {
+        let refused = try_call(&mut layer.layer(tool([Ok(())]))).unwrap_err();
+        assert_eq!(refused.message(), format!("provider:p {words}; failures: {failures}"));
+        assert_eq!(handle.snapshot().failures, failures);
+    };
+    let mut late = layer.layer(Stage::new("a", &Log::default(), [Script::fails(Code::Server)]));
+    let late = late.ready().await.unwrap().call(request());
+    let mut service = layer.layer(tool([broken(), broken(), broken(), limited()]));
+    (0..4).for_each(|_| assert!(call(&mut service).is_err()));
+    told("is open", 3);
+    assert!(late.await.is_err());
+    told("is open", 4);
+    advance(secs(10)).await;
+    assert_eq!(call(&mut layer.layer(tool([broken()]))), Err(Code::Server));
+    told("is open", 5);
+    advance(secs(30)).await;
+    let mut service = layer.layer(tool([Ok(()), Ok(()), limited()]));
+    (0..3).for_each(|_| _ = call(&mut service));
+    told("is open", 0);
+
+    handle.reset();
+    let mut service = layer.layer(tool([broken(), broken(), Err(fail(Code::QuotaExhausted))]));
+    (0..3).for_each(|_| assert!(call(&mut service).is_err()));
+    told("is open", 2);
+    handle.force_open();
+    told("is held open by hand", 0);
+    handle.reset();
+    assert_eq!(handle.snapshot().failures, 0);
+    assert_eq!(call(&mut layer.layer(tool([limited()]))), Err(Code::RateLimited));
+    told("is open", 0);
+}
+
+/// Scenario: four failures, and a success half a minute later; then four more, and nobody calls for an hour.
+/// Expected: a failure MUST be on record for as long as it can weigh, and no longer.
+#[tokio::test(start_paused = true)]
+async fn failures_on_record_grow_old() {
+    let layer = breaker(plain());
+    let failures = || layer.handle().unwrap().snapshot().failures;
+    let (mut sick, mut well) = (layer.layer(tool([broken()])), layer.layer(tool([Ok(())])));
+    (0..4).for_each(|_| assert_eq!(call(&mut sick), Err(Code::Server)));
+    advance(secs(30)).await;
+    assert_eq!(call(&mut well), Ok(()));
+    assert_eq!(failures(), 4, "in the window");
+    advance(secs(31)).await;
+    assert_eq!(failures(), 0, "out of it, though a success is not");
+    (0..4).for_each(|_| assert_eq!(call(&mut sick), Err(Code::Server)));
+    advance(secs(3600)).await;
+    assert_eq!(failures(), 0, "a row too long ago to be one");
+}
+
+/// Scenario: keys that are held open until there is no room for one more; then a call of that one.
+/// Expected: MUST be refused, with the time after which it is worth asking again.
+#[tokio::test(start_paused = true)]
+async fn a_key_too_many_is_told_when_to_come_back() {
+    let layer = breaker(CircuitBreakerConfig { key: KeyBy::Attached, max_keys: 1, ..plain() });
+    let held = |key: &String| layer.handle_of(key).map(|handle| handle.force_open()).is_ok();
+    let key = (0..).map(|n| n.to_string()).find(|key| !held(key)).unwrap();
+    let asked = ToolRequest::new(ToolCall::default()).attach(Key::new(key));
+    let refused = layer.layer(tool([Ok(())])).oneshot(asked).await.unwrap_err();
+    assert!(refused.is_local() && refused.message().contains("too many keys"), "{refused}");
+    assert_eq!((refused.code(), refused.retry_after()), (Code::CircuitOpen, Some(secs(1))));
 }
 
 /// Scenario: calls of two keys, one of which fails.

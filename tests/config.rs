@@ -9,7 +9,10 @@ use watertight::config::StackConfig;
 use watertight::event::Facts;
 use watertight::failure::{Code, Failure};
 use watertight::layers::bulkhead::BulkheadConfig;
+use watertight::layers::circuit_breaker::CircuitBreakerConfig;
+use watertight::layers::rate_limit::RateLimitConfig;
 use watertight::layers::reset::ResetConfig;
+use watertight::layers::timeout::{Clocks, Crawl};
 use watertight::stack::Layers;
 
 const TOML: &str = r#"
@@ -143,6 +146,88 @@ fn what_is_off_by_default_is_on_by_its_section() {
     let twice = ResetConfig { resets: 2, ..ResetConfig::default() };
     assert_eq!(reset(json!({"reset": {"resets": 2}})).unwrap(), Some(twice));
     assert!(reset(json!({"reset": true})).unwrap_err().to_string().contains("`true` says nothing"));
+}
+
+/// What all providers have in the sections whose values may be off, and what one provider says of the same.
+fn switched(value: &Value) -> Value {
+    json!({
+        "bulkhead": {"max_concurrent": value, "budget": value},
+        "circuit_breaker": {
+            "failures": 4, "ratio": 0.4, "ramp": "9s", "token_trip": 7_000, "waste_budget": 9_000, "anomaly": 4,
+            "slow": {"first_output": "5s", "ratio": 0.5}
+        },
+        "timeout": {
+            "first_output": "9s", "idle": "9s", "silence": "9s", "total": "9s", "total_stream": "9s",
+            "crawl": {"tokens_per_second": 3}
+        },
+        "rate_limit": {
+            "requests_per_minute": 7, "tokens_per_minute": 7, "input_tokens_per_minute": 7, "requests_per_day": 7,
+            "output_tokens_per_minute": 7, "tokens_per_day": 7, "max_concurrency": 7, "burst": 0.5,
+            "initial_fill": 0.5, "reserve_output": "learned", "headroom": 0.5, "adaptive": {}
+        },
+        "providers": {"east": {
+            "circuit_breaker": {
+                "failures": value, "ratio": value, "ramp": value, "token_trip": value, "waste_budget": value,
+                "anomaly": value, "slow": value
+            },
+            "timeout": {
+                "first_output": value, "idle": value, "silence": value, "total": value, "total_stream": value,
+                "crawl": value
+            },
+            "rate_limit": {
+                "requests_per_minute": value, "tokens_per_minute": value, "input_tokens_per_minute": value,
+                "output_tokens_per_minute": value, "requests_per_day": value, "tokens_per_day": value,
+                "max_concurrency": value, "burst": value, "initial_fill": value, "reserve_output": value,
+                "headroom": value, "adaptive": value
+            }
+        }}
+    })
+}
+
+/// Scenario: every rule and clock that may be off is on for all, and one provider says `false` in TOML, and `false` or
+/// nothing at all in YAML and JSON.
+/// Expected: MUST read alike: all of it off there, and on elsewhere.
+#[test]
+fn one_provider_switches_off_what_all_have() {
+    let off = of_json(switched(&json!(false))).unwrap();
+    off.validate().unwrap();
+    let toml = toml::to_string(&switched(&json!(false))).unwrap();
+    assert_eq!(toml::from_str::<StackConfig>(&toml).unwrap(), off, "{toml}");
+    for value in [json!(false), Value::Null] {
+        let written = switched(&value);
+        let yaml = serde_norway::to_string(&written).unwrap();
+        assert_eq!(serde_norway::from_str::<StackConfig>(&yaml).unwrap(), off, "{yaml}");
+        assert_eq!(of_json(written).unwrap(), off);
+    }
+    let all = off.provider("west").circuit_breaker.unwrap();
+    assert!(all.failures == Some(4) && all.ratio == Some(0.4) && all.ramp.is_some() && all.slow.is_some());
+    assert_eq!((all.token_trip, all.waste_budget, all.anomaly), (Some(7_000), Some(9_000), Some(4.0)));
+    let all = off.provider("west").timeout.unwrap();
+    assert!(all.crawl.is_some_and(|crawl| crawl.window == Crawl::default().window));
+    let east = off.provider("east").circuit_breaker.unwrap();
+    assert_eq!(
+        CircuitBreakerConfig { failures: None, ratio: None, ramp: None, ..CircuitBreakerConfig::default() },
+        east
+    );
+    assert_eq!(off.provider("east").timeout.unwrap(), Clocks::off());
+    assert_eq!(off.provider("east").rate_limit.unwrap(), RateLimitConfig::default());
+    let all = off.provider("west").rate_limit.unwrap();
+    assert!(all.tokens_per_day == Some(7) && all.adaptive.is_some() && all.reserve_output.is_some());
+    assert!(off.bulkhead.max_concurrent.is_none() && off.bulkhead.budget.is_none());
+}
+
+/// Scenario: the share of a bulkhead's budget at which it warns, switched off in each format.
+/// Expected: MUST read alike, and leave the budget as it is.
+#[test]
+fn a_warning_is_switched_off_in_every_format() {
+    let [toml, yaml, json] = [
+        toml::from_str::<StackConfig>("bulkhead.budget.warn_at = false").unwrap(),
+        serde_norway::from_str("bulkhead: {budget: {warn_at: null}}").unwrap(),
+        of_json(json!({"bulkhead": {"budget": {"warn_at": null}}})).unwrap(),
+    ];
+    assert!(toml == yaml && toml == json);
+    let budget = toml.bulkhead.budget.unwrap();
+    assert_eq!((budget.warn_at, budget.tokens), (None, BulkheadConfig::users().budget.unwrap().tokens));
 }
 
 /// Scenario: a ladder whose file names other models and tools that it can do without, and no service to ask.

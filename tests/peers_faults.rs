@@ -24,10 +24,16 @@ use watertight::layers::{
 };
 
 /// The law, and the test that holds us to it.
-const LAWS: [(&str, &str, &str); 27] = [
+const LAWS: [(&str, &str, &str); 33] = [
     ("An old success does not delay opening.", BREAKER, "many_successes_do_not_keep_it_closed"),
     ("A minimum of calls is enough to open.", BREAKER, "it_does_not_wait_for_a_full_window"),
-    ("An outcome costs the same whatever came before.", WINDOW, "it_holds_what_a_list_of_all_holds"),
+    ("An outcome costs the same whatever came before.", WINDOW, "what_is_kept_and_looked_at_does_not_grow"),
+    ("Nothing is kept of an outcome but a count.", SIGNALS, "what_is_kept_does_not_grow_with_outcomes"),
+    ("A window holds what it says, and no more.", WINDOW, "it_holds_what_a_list_of_all_holds"),
+    ("What heals is used again by who only asks.", HEALING, "a_fallback_model_that_is_well_is_used_again"),
+    ("What heals is used again by who only asks.", HEALING, "a_candidate_that_is_well_is_used_again"),
+    ("What heals is used again by who only asks.", BREAKER, "a_planner_that_only_asks_lets_it_heal"),
+    ("Every refusal says when to come back.", BREAKER, "a_key_too_many_is_told_when_to_come_back"),
     ("A call from before does not close the circuit.", BREAKER, "a_call_from_before_does_not_close_it"),
     (
         "What can never pass a call is no configuration.",
@@ -64,8 +70,10 @@ const LAWS: [(&str, &str, &str); 27] = [
 
 const BREAKER: &str = "tests/circuit_breaker.rs";
 const CONTRACT: &str = "tests/contract/main.rs";
+const HEALING: &str = "tests/healing.rs";
 const LIMITER: &str = "tests/rate_limit.rs";
 const RETRY: &str = "tests/retry.rs";
+const SIGNALS: &str = "src/layers/circuit_breaker/signals.rs";
 const SSE: &str = "src/protocol/sse/tests.rs";
 const WINDOW: &str = "src/layers/circuit_breaker/window.rs";
 

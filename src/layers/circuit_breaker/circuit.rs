@@ -26,7 +26,7 @@ pub(super) struct Circuit {
     last: Option<Verdict>,
     /// How often it would have opened while it only observed.
     would_open: u64,
-    /// Failures that were on record when it opened, and those of probes since.
+    /// Failures that were on record when it opened, and those of probes since; none once it has closed.
     failures: u32,
 }
 
@@ -69,7 +69,7 @@ impl Circuit {
             State::Closed { paused: Some(until), .. } | State::Open { until } => {
                 Answer::Refuse(Some(until.saturating_duration_since(now)))
             }
-            State::Closed { ramp, .. } => match ramp.as_mut().map(|ramp| ramp.pass(now)) {
+            State::Closed { ramp, .. } => match ramp.as_mut().map(|ramp| ramp.pass(config, now)) {
                 Some(Err(wait)) => Answer::Refuse(Some(wait)),
                 Some(Ok(())) | None => {
                     *ramp = ramp.take().filter(|ramp| !ramp.is_over(now));
@@ -159,6 +159,7 @@ impl Circuit {
     fn close(&mut self, config: &CircuitBreakerConfig, now: Instant) -> Change {
         self.rest.close(now);
         self.signals.clear();
+        self.failures = 0;
         // It comes back no slower than it was away.
         let away = self.sick.map_or(Duration::MAX, |since| now.saturating_duration_since(since));
         let ramp = config.ramp.map(|length| Ramp::new(now, length.min(away)));
@@ -168,6 +169,7 @@ impl Circuit {
     /// A state that a person wants. What was seen before it is forgotten.
     fn force(&mut self, state: State, now: Instant) -> Option<Change> {
         self.signals.clear();
+        self.failures = 0;
         let change = self.change(state, "by_hand", now, None);
         (change.from != change.to).then_some(change)
     }

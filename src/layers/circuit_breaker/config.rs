@@ -4,22 +4,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::ConfigError;
 use crate::key::KeyBy;
 use crate::keyed::DEFAULT_MAX_KEYS;
 
 use super::defaults::{
     DEFAULT_FAILURES, DEFAULT_FAILURES_WITHIN, DEFAULT_FORGIVE, DEFAULT_GROWTH, DEFAULT_JITTER,
     DEFAULT_LEASE, DEFAULT_MAX_REST, DEFAULT_MAX_STATED, DEFAULT_MIN_CALLS, DEFAULT_PROBES,
-    DEFAULT_QUOTA_REST, DEFAULT_RAMP, DEFAULT_RATIO, DEFAULT_REST, DEFAULT_SUCCESSES, DEFAULT_WINDOW,
-    FRUGAL_ANOMALY, FRUGAL_TOKEN_TRIP, FRUGAL_WASTE_BUDGET,
+    DEFAULT_QUOTA_REST, DEFAULT_RAMP, DEFAULT_RAMP_SHARES, DEFAULT_RATIO, DEFAULT_REST, DEFAULT_SUCCESSES,
+    DEFAULT_WASTE_FAILURES, DEFAULT_WASTE_SHARE, DEFAULT_WINDOW, FRUGAL_ANOMALY, FRUGAL_TOKEN_TRIP,
+    FRUGAL_WASTE_BUDGET,
 };
-
-/// The most failures in a row that can be asked for: their times are remembered.
-const MAX_FAILURES: u32 = 10_000;
-
-/// The most probes that can be asked for: their leases are remembered.
-const MAX_PROBES: u32 = 10_000;
 
 /// When calls to what is sick are refused. See the [module](super).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,17 +38,25 @@ pub struct CircuitBreakerConfig {
     #[serde(with = "humantime_serde")]
     pub window: Duration,
     /// Opens when first outputs come late; off by default.
+    #[serde(with = "crate::off")]
     pub slow: Option<SlowConfig>,
     /// Whether answers that are whole and useless count as failures: `EMPTY_RESPONSE`, `UNKNOWN_TOOL` and their like.
     pub semantic: bool,
     /// Whether `RATE_LIMITED` counts as a failure, beside the pause.
     pub count_rate_limited: bool,
     /// One failed call that burnt more tokens than this opens at once; off by default.
+    #[serde(with = "crate::off")]
     pub token_trip: Option<u64>,
-    /// Tokens a minute's calls may take: three failures or more in the window that burnt above a fifth of it open; off
-    /// by default.
+    /// Tokens that the calls of a window may take: failures that burnt more than `waste_share` of it open; off by
+    /// default.
+    #[serde(with = "crate::off")]
     pub waste_budget: Option<u64>,
+    /// The share of the waste budget that failures may burn.
+    pub waste_share: f64,
+    /// Failures in the window that are needed before their waste says anything.
+    pub waste_failures: u32,
     /// How many times its usual uncached tokens a completed call may take; more opens at once. Off by default.
+    #[serde(with = "crate::off")]
     pub anomaly: Option<f64>,
     /// Whether it is told when a key's calls are no longer served from the provider's cache.
     pub cache_lost: bool,
@@ -84,10 +86,11 @@ pub struct CircuitBreakerConfig {
     /// How long a probe that does not report keeps its place.
     #[serde(with = "humantime_serde")]
     pub lease: Duration,
-    /// How long calls come back only in part, no longer than they were away: a tenth in the first half, a half in the
-    /// second. `None` lets all in at once.
+    /// How long calls come back only in part, no longer than they were away. `None` lets all in at once.
     #[serde(with = "crate::off::time")]
     pub ramp: Option<Duration>,
+    /// The shares of calls that pass meanwhile, each for an equal part of the ramp. All pass after the last.
+    pub ramp_shares: Vec<f64>,
     /// Seeds the jitter, so that a run can be repeated.
     pub seed: Option<u64>,
 }
@@ -117,47 +120,6 @@ impl CircuitBreakerConfig {
             cache_lost: true,
             ..Self::default()
         }
-    }
-
-    /// Checks every field.
-    ///
-    /// # Errors
-    /// Names the first field that cannot work.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        within("max_keys", self.max_keys, usize::MAX)?;
-        within("failures", self.failures.unwrap_or(1), MAX_FAILURES)?;
-        within("min_calls", self.min_calls, u32::MAX)?;
-        within("probes", self.probes, MAX_PROBES)?;
-        within("successes", self.successes, u32::MAX)?;
-        within("token_trip", self.token_trip.unwrap_or(1), u64::MAX)?;
-        within("waste_budget", self.waste_budget.unwrap_or(1), u64::MAX)?;
-        for (field, value) in [
-            ("failures_within", self.failures_within),
-            ("window", self.window),
-            ("rest", self.rest),
-            ("max_rest", self.max_rest),
-            ("forgive", self.forgive),
-            ("quota_rest", self.quota_rest),
-            ("max_stated", self.max_stated),
-            ("lease", self.lease),
-        ] {
-            ConfigError::unless_positive(field, value)?;
-        }
-        ConfigError::unless_positive("ramp", self.ramp)?;
-        ConfigError::unless_ratio("ratio", self.ratio.unwrap_or(1.0))?;
-        if let Some(slow) = self.slow {
-            ConfigError::unless_positive("slow.first_output", slow.first_output)?;
-            ConfigError::unless_ratio("slow.ratio", slow.ratio)?;
-        }
-        if self.max_rest < self.rest {
-            return Err(ConfigError::new("max_rest", "must not be shorter than `rest`"));
-        }
-        at_least_one("growth", self.growth)?;
-        at_least_one("anomaly", self.anomaly.unwrap_or(1.0))?;
-        if !(0.0..=1.0).contains(&self.jitter) {
-            return Err(ConfigError::new("jitter", "must be at least 0 and at most 1"));
-        }
-        Ok(())
     }
 
     /// Whether the circuit must look at each success: to count it is not enough.
@@ -191,6 +153,8 @@ impl Default for CircuitBreakerConfig {
             count_rate_limited: false,
             token_trip: None,
             waste_budget: None,
+            waste_share: DEFAULT_WASTE_SHARE,
+            waste_failures: DEFAULT_WASTE_FAILURES,
             anomaly: None,
             cache_lost: false,
             rest: DEFAULT_REST,
@@ -204,25 +168,8 @@ impl Default for CircuitBreakerConfig {
             successes: DEFAULT_SUCCESSES,
             lease: DEFAULT_LEASE,
             ramp: Some(DEFAULT_RAMP),
+            ramp_shares: DEFAULT_RAMP_SHARES.to_vec(),
             seed: None,
         }
-    }
-}
-
-fn within<N: Copy + PartialOrd + From<u8>>(field: &str, value: N, most: N) -> Result<(), ConfigError> {
-    if value < N::from(1) {
-        return Err(ConfigError::new(field, "must not be zero"));
-    }
-    if value > most {
-        return Err(ConfigError::new(field, "is more than can be remembered"));
-    }
-    Ok(())
-}
-
-fn at_least_one(field: &str, value: f64) -> Result<(), ConfigError> {
-    if value.is_finite() && value >= 1.0 {
-        Ok(())
-    } else {
-        Err(ConfigError::new(field, "must be a number of at least 1"))
     }
 }

@@ -51,6 +51,18 @@ pub const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 /// How long calls come back only in part: fifteen seconds, so that a provider that just came up is not buried.
 pub const DEFAULT_RAMP: Duration = Duration::from_secs(15);
 
+/// The shares of calls that pass on the ramp: a tenth, which shows whether it bears more than probes, then a half, which
+/// warms it up. The figures are ours.
+pub const DEFAULT_RAMP_SHARES: [f64; 2] = [0.1, 0.5];
+
+/// The share of the waste budget that failures may burn: a fifth, beyond which every fifth token is paid and lost. The
+/// figure is ours.
+pub const DEFAULT_WASTE_SHARE: f64 = 0.2;
+
+/// Failures that are needed before their waste says anything: three, since one or two large ones are the caller's and
+/// not the provider's. The figure is ours.
+pub const DEFAULT_WASTE_FAILURES: u32 = 3;
+
 /// What one failed call may burn in the preset `frugal`: 5,000 tokens are a long answer that is paid and lost.
 pub const FRUGAL_TOKEN_TRIP: u64 = 5_000;
 

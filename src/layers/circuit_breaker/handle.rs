@@ -36,7 +36,7 @@ pub struct CircuitSnapshot {
     pub key: String,
     /// Its state. A pause shows as open.
     pub state: event::Circuit,
-    /// Failures on record: those that opened it, while it is not closed.
+    /// Failures on record: those that weigh still, and once it is open those that opened it.
     pub failures: u32,
     /// How long ago it left the closed state, if it did.
     #[serde(with = "humantime_serde")]
@@ -127,7 +127,7 @@ impl CircuitSnapshot {
         Self {
             key: String::new(),
             state: circuit.state(at.now),
-            failures: circuit.failures(at),
+            failures: circuit.failures(config, at),
             open_since: circuit.sick().map(ago),
             next_try: circuit.next_try(at.now),
             probes: circuit.probes(),

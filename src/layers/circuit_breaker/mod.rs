@@ -8,7 +8,7 @@
 //!   tenths of itself. Only a failure opens; a success never does;
 //! - `slow` (off): a share of outcomes whose first output came late;
 //! - `token_trip` (off): one failed call that burnt more tokens than this;
-//! - `waste_budget` (off): three failures or more in the window that burnt above a fifth of it;
+//! - `waste_budget` (off): `waste_failures` or more in the window that burnt above `waste_share` of it;
 //! - `anomaly` (off): a completed call that took so many times the key's usual uncached tokens, and above 1,000; twenty
 //!   calls must be known.
 //!
@@ -30,7 +30,7 @@
 //! ```text
 //! Closed   --(a rule above)--> Open                        Closed --(throttled)--> shows as Open until the stated time
 //! Open     --(the rest is over, and a call comes)--> HalfOpen: at most `probes` in flight, the others are refused
-//! HalfOpen --(`successes` in a row)--> Closed: window empty, a ramp of a tenth, a half, all, no longer than it was away
+//! HalfOpen --(`successes` in a row)--> Closed: window empty, a ramp by `ramp_shares`, no longer than it was away
 //! HalfOpen --(a probe failed, was cut or slow)--> Open, a longer rest     HalfOpen --(a probe throttled)--> Open as stated
 //! HalfOpen --(a probe abandoned or neutral, or its lease is over)--> HalfOpen, its place is free again
 //! by hand: ForcedOpen (refuses), Disabled (passes, counts nothing), Observe (passes, counts, never opens), reset
@@ -40,7 +40,8 @@
 //!
 //! The rest grows with each opening and one step is forgotten for each `forgive` of health. A refusal is
 //! `CIRCUIT_OPEN`, local, names the circuit, its state and its failures, and carries the time until the next try;
-//! while the probes are out that is at most a second, since asking again costs next to nothing.
+//! while the probes are out that is at most a second, since asking again costs next to nothing. So it is where there is
+//! no room for one more key.
 //!
 //! # Defaults
 //! | field | default | why |
@@ -52,7 +53,8 @@
 //! | `jitter` | 0.2 | the last fifth of a rest, so that many processes do not come back as one |
 //! | `quota_rest`, `max_stated` | 15 min, 24 h | a person must act; quotas refill daily |
 //! | `probes`, `successes`, `lease` | 2, 2, 60 s | one may hang, one may be luck; as long as a first output may take |
-//! | `ramp` | 15 s | what just came up is not buried |
+//! | `ramp`, `ramp_shares` | 15 s, 10 % and 50 % | what just came up is not buried |
+//! | `waste_failures`, `waste_share` | 3, 20 % | two large ones are the caller's; beyond it every fifth token is lost |
 //! | `semantic` | on | whoever reports such failures looked for them |
 //!
 //! Preset: [`CircuitBreakerConfig::frugal`], which turns the token signals on.
@@ -111,6 +113,7 @@
 //! [`Code::judgement`]: crate::failure::Code::judgement
 //! [`Fact::CacheLost`]: crate::event::Fact::CacheLost
 
+mod bounds;
 mod circuit;
 mod config;
 mod defaults;

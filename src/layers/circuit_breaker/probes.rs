@@ -7,13 +7,11 @@ use crate::time::{Instant, after};
 use super::config::CircuitBreakerConfig;
 
 /// When a call refused by a half-open circuit may ask again, at the latest. Its probes take about as long as a call, and
-/// nobody knows how long that is; to ask again costs next to nothing.
+/// nobody knows how long that is; to ask again costs next to nothing. No option: it promises nothing and decides nothing.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Of a hundred calls, how many pass in the first half of the ramp, and in the second.
-const STAGES: [u32; 2] = [10, 50];
-
-const ALL: u32 = 100;
+/// A share of all calls, in the whole numbers in which shares add up exactly. A millionth is finer than any ramp is long.
+const ALL: u32 = 1_000_000;
 
 /// Names a probe within its half-open circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +92,8 @@ impl Ramp {
     }
 
     /// Lets a call pass, or says when to ask again: one of the next few calls passes.
-    pub(super) fn pass(&mut self, now: Instant) -> Result<(), Duration> {
-        let credit = self.credit + self.share(now);
+    pub(super) fn pass(&mut self, config: &CircuitBreakerConfig, now: Instant) -> Result<(), Duration> {
+        let credit = self.credit + self.share(config, now);
         self.credit = credit % ALL;
         if credit >= ALL {
             return Ok(());
@@ -104,15 +102,17 @@ impl Ramp {
     }
 
     /// Whether the next call passes.
-    pub(super) fn would_pass(&self, now: Instant) -> bool {
-        self.credit + self.share(now) >= ALL
+    pub(super) fn would_pass(&self, config: &CircuitBreakerConfig, now: Instant) -> bool {
+        self.credit + self.share(config, now) >= ALL
     }
 
-    fn share(&self, now: Instant) -> u32 {
-        if self.is_over(now) {
-            return ALL;
-        }
-        STAGES[usize::from(now.saturating_duration_since(self.since) >= self.length / 2)]
+    /// What passes in the present part of the ramp: nothing of it is ever none.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most all, at least none")]
+    fn share(&self, config: &CircuitBreakerConfig, now: Instant) -> u32 {
+        let (parts, gone) = (config.ramp_shares.len() as u128, now.saturating_duration_since(self.since));
+        let part = gone.as_nanos() * parts / self.length.as_nanos().max(1);
+        let share = usize::try_from(part).ok().and_then(|part| config.ramp_shares.get(part));
+        share.map_or(ALL, |share| ((share * f64::from(ALL)).round() as u32).clamp(1, ALL))
     }
 }
 
@@ -124,19 +124,27 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    /// Scenario: a hundred calls at once in each stage of a ramp.
-    /// Expected: the first MUST pass; of each hundred a tenth, a half and all MUST.
+    /// Scenario: a hundred calls at once in each part of a ramp, of two parts and of four.
+    /// Expected: the first MUST pass; of each hundred as many MUST as its share says, and all after the last part.
     #[test]
-    fn a_ramp_lets_in_a_tenth_a_half_and_all() {
-        let (length, start) = (secs(15), crate::time::now());
-        let mut ramp = Ramp::new(start, length);
-        assert!(ramp.would_pass(start));
-        assert_eq!(ramp.pass(start), Ok(()));
-        assert_eq!(ramp.pass(start + secs(3)), Err(ASK_AGAIN));
-        let mut passed = |at| (0..100).filter(|_| ramp.pass(at).is_ok()).count();
-        assert_eq!(passed(start + secs(3)), 10);
-        assert_eq!(passed(start + secs(8)), 50);
-        assert_eq!(passed(start + secs(15)), 100);
+    fn a_ramp_lets_in_the_shares_it_is_told() {
+        for (shares, parts) in [
+            (vec![0.1, 0.5], vec![(3_000, 10), (7_499, 10), (7_500, 50), (14_999, 50), (15_000, 100)]),
+            (vec![0.05, 0.25, 0.25, 1.0], vec![(3_749, 5), (3_750, 25), (11_249, 25), (11_250, 100)]),
+        ] {
+            let config = CircuitBreakerConfig { ramp_shares: shares, ..CircuitBreakerConfig::default() };
+            let (length, start) = (secs(15), crate::time::now());
+            let mut ramp = Ramp::new(start, length);
+            assert!(ramp.would_pass(&config, start));
+            assert_eq!(ramp.pass(&config, start), Ok(()));
+            assert_eq!(ramp.pass(&config, start), Err(ASK_AGAIN));
+            ramp.credit = 0;
+            for (ms, expected) in parts {
+                let at = start + Duration::from_millis(ms);
+                let passed = (0..100).filter(|_| ramp.pass(&config, at).is_ok()).count();
+                assert_eq!(passed, expected, "{ms} ms");
+            }
+        }
     }
 
     /// Scenario: two probes take the places and do not report; a third asks before and after the lease; then the first

@@ -9,13 +9,6 @@ use super::config::CircuitBreakerConfig;
 use super::usual::Usual;
 use super::window::{Counts, Window};
 
-/// Failures that are needed before their waste says anything: one or two large ones are the caller's, not the
-/// provider's.
-const WASTEFUL: u32 = 3;
-
-/// The share of the waste budget that failures may burn.
-const WASTE_SHARE: f64 = 0.2;
-
 /// Why a circuit changed, in words that are stable.
 pub(super) type Cause = &'static str;
 
@@ -95,8 +88,9 @@ impl Signals {
             return Some("token_trip");
         }
         #[expect(clippy::cast_precision_loss, reason = "a share, not an account")]
-        let wasteful = |budget: u64| total.burnt as f64 > budget as f64 * WASTE_SHARE;
-        (total.failures >= WASTEFUL && config.waste_budget.is_some_and(wasteful)).then_some("waste_budget")
+        let wasteful = |budget: u64| total.burnt as f64 > budget as f64 * config.waste_share;
+        (total.failures >= config.waste_failures && config.waste_budget.is_some_and(wasteful))
+            .then_some("waste_budget")
     }
 
     /// Whether a cache that used to serve was lost, now.
@@ -115,10 +109,13 @@ impl Signals {
         self.row.is_empty()
     }
 
-    /// How many failures are on record: in the row, or in the window if that is more.
-    pub(super) fn failures(&self, at: Moment) -> u32 {
-        let row = u32::try_from(self.row.len()).unwrap_or(u32::MAX);
-        row.max(if self.window.is_empty_at(at.bucket) { 0 } else { self.window.total().failures })
+    /// How many failures are on record: in the row, or in the window if that is more. What is too long ago to weigh is
+    /// none.
+    pub(super) fn failures(&self, config: &CircuitBreakerConfig, at: Moment) -> u32 {
+        let is_old = |failed: &Instant| at.now.saturating_duration_since(*failed) > config.failures_within;
+        let old = self.row.partition_point(is_old);
+        let row = u32::try_from(self.row.len() - old).unwrap_or(u32::MAX);
+        row.max(self.window.total_at(at.bucket).failures)
     }
 
     /// Whether nothing is left that could change a verdict.
@@ -219,6 +216,69 @@ mod tests {
             assert_eq!(signals.fail(&wary, moment, burnt(1_000)), None);
             assert_eq!(signals.fail(&wary, moment, burnt(last)), cause);
         }
+    }
+
+    /// Scenario: a budget of 1,000 tokens of which a half may be wasted, by two failures or more: one that burns all of it,
+    /// and two that burn a half, or one more.
+    /// Expected: only the last MUST be sick.
+    #[test]
+    fn waste_is_weighed_as_it_is_told() {
+        let (waste_share, waste_failures) = (0.5, 2);
+        let config = CircuitBreakerConfig {
+            waste_budget: Some(1_000),
+            waste_share,
+            waste_failures,
+            ..CircuitBreakerConfig::default()
+        };
+        let moment = at(crate::time::now(), 0);
+        assert_eq!(Signals::default().fail(&config, moment, burnt(1_000)), None);
+        for (last, cause) in [(100, None), (101, Some("waste_budget"))] {
+            let mut signals = Signals::default();
+            assert_eq!(signals.fail(&config, moment, burnt(400)), None);
+            assert_eq!(signals.fail(&config, moment, burnt(last)), cause);
+        }
+    }
+
+    /// What the signals take in memory, and which part of it does not lie in themselves.
+    fn kept(signals: &Signals) -> (usize, usize) {
+        let Signals { row, window, usual } = signals;
+        assert!(!std::mem::needs_drop::<Window>() && !std::mem::needs_drop::<Usual>());
+        let beside = row.capacity() * size_of::<Instant>();
+        (size_of_val(window) + size_of_val(usual) + size_of_val(row) + beside, beside)
+    }
+
+    /// Scenario: 50,000 outcomes a few at a time, most of them failures in a row, of a circuit that nothing opens; and
+    /// the same remembered in a list.
+    /// Expected: what is kept MUST be as much after them as after the first hundred, less than a kilobyte, and of the
+    /// row no more than a few times what the rule asks for; the list MUST be told apart.
+    #[test]
+    fn what_is_kept_does_not_grow_with_outcomes() {
+        let config =
+            CircuitBreakerConfig { anomaly: Some(9.0), cache_lost: true, ..CircuitBreakerConfig::default() };
+        let (mut signals, start, mut list) = (Signals::default(), crate::time::now(), Vec::new());
+        let mut early = None;
+        for n in 0..50_000_u64 {
+            let moment = Moment { now: start + Duration::from_millis(n * 7), bucket: n * 7 / 6_000 };
+            let usage = Usage { input: n, output: 5, ..Usage::default() };
+            if n % 997 == 0 {
+                signals.succeed(&config, moment, Weight { usage: Some(usage), ..Weight::default() });
+            } else {
+                signals.fail(&config, moment, burnt(n));
+            }
+            list.push(moment);
+            if n == 100 {
+                early = Some((kept(&signals), list.capacity()));
+            }
+        }
+        let ((before, _), list_before) = early.unwrap();
+        let (after, row) = kept(&signals);
+        assert_eq!(after, before);
+        assert!(after < 1_000, "{after} bytes");
+        assert!(
+            row <= 4 * config.failures.unwrap() as usize * size_of::<Instant>(),
+            "{row} bytes of the row"
+        );
+        assert!(list.capacity() > 100 * list_before, "the twin");
     }
 
     /// Scenario: ten successes, five of them slow, the last one among them.

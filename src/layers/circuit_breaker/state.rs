@@ -97,7 +97,7 @@ impl State {
     fn refusal(&self, kept: &mut Kept, wait: Option<Duration>, at: Moment) -> Failure {
         let Kept { circuit, refusal } = kept;
         let (generation, state) = (circuit.generation(), circuit.state(at.now));
-        let facing = Facing { generation, state, failures: circuit.failures(at) };
+        let facing = Facing { generation, state, failures: circuit.failures(&self.rules.config, at) };
         refusal.of(facing, wait, &self.name)
     }
 

@@ -1,4 +1,4 @@
-//! The laws of the breaker, held to random plays on a paused clock. Beside each stands a twin that breaks it.
+//! The breaker at play on a paused clock: single plays here, and [random ones](laws) beside it.
 
 use std::time::Duration;
 
@@ -13,8 +13,13 @@ use crate::key::{Key, KeyBy};
 use crate::observe::{End, Observer, Watch};
 use crate::time::{Instant, now};
 
-use super::window::BUCKETS;
 use super::*;
+
+mod laws;
+mod naive;
+
+/// How long a throttled call is told to wait.
+const THROTTLED: Duration = Duration::from_millis(700);
 
 /// What happens next.
 #[derive(Clone, Debug)]
@@ -25,6 +30,16 @@ enum Step {
     Begin,
     /// One of the calls in flight ends.
     End(usize, How),
+    /// A person takes it in hand.
+    Hand(Hand),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hand {
+    ForceOpen,
+    Disable,
+    Observe,
+    Reset,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +56,8 @@ struct Out {
     trial: Trial,
     /// Whether it is a probe, and since when.
     probe: Option<Instant>,
+    /// Whether a person took the circuit in hand since.
+    before_hand: bool,
 }
 
 /// A breaker with its calls in flight.
@@ -71,13 +88,37 @@ impl Play {
         let admitted = trial.is_some();
         if let Some(trial) = trial {
             let probe = trial.is_probe().then(now);
-            self.out.push(Out { trial, probe });
+            self.out.push(Out { trial, probe, before_hand: false });
         }
         admitted
     }
 
     fn take(&mut self, at: usize) -> Option<Out> {
         (!self.out.is_empty()).then(|| self.out.swap_remove(at % self.out.len()))
+    }
+
+    fn hand(&mut self, hand: Hand) {
+        let handle = self.layer.handle().unwrap();
+        match hand {
+            Hand::ForceOpen => handle.force_open(),
+            Hand::Disable => handle.disable(),
+            Hand::Observe => handle.observe(),
+            Hand::Reset => handle.reset(),
+        }
+        self.out.iter_mut().for_each(|out| out.before_hand = true);
+    }
+
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Wait(ms) => wait(ms).await,
+            Step::Begin => _ = self.begin(),
+            Step::End(at, how) => {
+                if let Some(out) = self.take(at) {
+                    end(out.trial, how);
+                }
+            }
+            Step::Hand(hand) => self.hand(hand),
+        }
     }
 
     fn call(&self, how: How) {
@@ -96,7 +137,7 @@ fn end(trial: Trial, how: How) {
         How::Fails => trial.settle(End::Failed(&failure(Code::Server))),
         How::Neutral => trial.settle(End::Failed(&failure(Code::InvalidRequest))),
         How::Throttled => {
-            let failure = failure(Code::RateLimited).with_retry_after(Some(Duration::from_millis(700)));
+            let failure = failure(Code::RateLimited).with_retry_after(Some(THROTTLED));
             trial.settle(End::Failed(&failure));
         }
         How::Dropped => drop(Watch::new(trial)),
@@ -123,12 +164,28 @@ fn hows() -> impl Strategy<Value = How> {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    steps_of(1_500, 4)
+}
+
+/// Plays with waits up to so many milliseconds, in which a person interferes so often among 200 steps.
+fn steps_of(longest: u64, hands: u32) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        2 => (0_u64..1_500).prop_map(Step::Wait),
-        5 => Just(Step::Begin),
-        3 => (any::<usize>(), hows()).prop_map(|(at, how)| Step::End(at, how)),
+        40 => (0..longest).prop_map(Step::Wait),
+        100 => Just(Step::Begin),
+        60 => (any::<usize>(), hows()).prop_map(|(at, how)| Step::End(at, how)),
+        hands => a_hand().prop_map(Step::Hand),
     ];
     prop::collection::vec(step, 1..120)
+}
+
+/// Mostly one that lets the circuit go on.
+fn a_hand() -> impl Strategy<Value = Hand> {
+    prop_oneof![
+        1 => Just(Hand::ForceOpen),
+        1 => Just(Hand::Disable),
+        2 => Just(Hand::Observe),
+        6 => Just(Hand::Reset),
+    ]
 }
 
 /// Rests, leases and ramps that steps of a second meet from all sides.
@@ -155,208 +212,6 @@ fn holds<V: std::fmt::Debug>(plays: impl Strategy<Value = V>, law: impl Fn(V) ->
         proptest::test_runner::TestRng::deterministic_rng(Default::default()),
     );
     runner.run(&plays, |play| if law(play) { Ok(()) } else { Err(TestCaseError::fail("broken")) }).is_ok()
-}
-
-/// Every outcome with its time, judged anew each time.
-struct Naive {
-    /// Counted from when the circuit was made.
-    all: Vec<(Duration, bool)>,
-    buckets: u64,
-    failures: usize,
-}
-
-impl Naive {
-    fn is_sick(&self, config: &CircuitBreakerConfig) -> bool {
-        let Some((last, true)) = self.all.last() else { return false };
-        let row: Vec<_> =
-            self.all.iter().rev().take_while(|(_, failed)| *failed).take(self.failures).collect();
-        if row.len() == self.failures && *last - row[row.len() - 1].0 <= config.failures_within {
-            return true;
-        }
-        let width = config.window.as_nanos() / BUCKETS as u128;
-        let bucket = |at: Duration| at.as_nanos() / width;
-        let within = |at: Duration| bucket(at) + u128::from(self.buckets) > bucket(*last);
-        let recent: Vec<_> = self.all.iter().filter(|(at, _)| within(*at)).collect();
-        let failed = recent.iter().filter(|(_, failed)| *failed).count();
-        recent.len() >= config.min_calls as usize && 2 * failed >= recent.len()
-    }
-}
-
-/// Whether the breaker opens exactly when the naive judge says so.
-fn agrees(outcomes: Vec<(u64, bool)>, buckets: u64, failures: usize) -> bool {
-    on_a_paused_clock(async {
-        let config = CircuitBreakerConfig { failures: Some(4), ..CircuitBreakerConfig::default() };
-        let (play, start) = (Play::new(&config), now());
-        let mut naive = Naive { all: Vec::new(), buckets, failures };
-        for (ms, failed) in outcomes {
-            wait(ms).await;
-            play.call(if failed { How::Fails } else { How::Serves });
-            naive.all.push((now() - start, failed));
-            let (open, sick) = (play.look().state == Circuit::Open, naive.is_sick(&config));
-            if open != sick {
-                return false;
-            }
-            if open {
-                return true;
-            }
-        }
-        true
-    })
-}
-
-/// Scenario: outcomes at any distance; a judge that remembers them all; and judges that forget a bucket too late, or
-/// want a failure more.
-/// Expected: it MUST open exactly when the first judge says so; the others MUST be found out.
-#[test]
-fn it_opens_exactly_when_a_naive_judge_says_so() {
-    let outcomes = || prop::collection::vec((0_u64..15_000, prop::bool::weighted(0.45)), 1..80);
-    assert!(holds(outcomes(), |play| agrees(play, BUCKETS as u64, 4)));
-    assert!(!holds(outcomes(), |play| agrees(play, BUCKETS as u64 + 1, 4)), "the twin that forgets late");
-    assert!(!holds(outcomes(), |play| agrees(play, BUCKETS as u64, 5)), "the twin that is patient");
-}
-
-/// Plays, and looks after each step whether what may be is so.
-fn play(config: &CircuitBreakerConfig, steps: Vec<Step>, may_be: impl Fn(&Play) -> bool) -> bool {
-    on_a_paused_clock(async {
-        let mut play = Play::new(config);
-        for step in steps {
-            match step {
-                Step::Wait(ms) => wait(ms).await,
-                Step::Begin => _ = play.begin(),
-                Step::End(at, how) => {
-                    if let Some(out) = play.take(at) {
-                        end(out.trial, how);
-                    }
-                }
-            }
-            if !may_be(&play) {
-                return false;
-            }
-        }
-        true
-    })
-}
-
-/// Scenario: any interleaving of calls, ends and time; and the same with one place more than is allowed for.
-/// Expected: never MUST more probes be out, their leases running, than there are places; the twin MUST be found out.
-#[test]
-fn never_are_there_more_probes_than_places() {
-    let config = quick();
-    let in_flight = |play: &Play| {
-        let leased = |since: Instant| now() - since < Duration::from_millis(3_000);
-        let generation = play.breaker.generation();
-        let is_probe = |out: &&Out| out.probe.is_some_and(leased) && out.trial.generation() == generation;
-        play.out.iter().filter(is_probe).count()
-    };
-    assert!(holds(steps(), |steps| play(&config, steps, |play| in_flight(play) <= 2)));
-    let wide = CircuitBreakerConfig { probes: 3, ..config };
-    assert!(!holds(steps(), |steps| play(&wide, steps, |play| in_flight(play) <= 2)), "the twin");
-}
-
-/// Ends calls of older generations, and looks whether anything changes. The twin takes them for calls of the present.
-fn old_calls_change_nothing(steps: Vec<Step>, forge: bool) -> bool {
-    on_a_paused_clock(async {
-        let mut play = Play::new(&quick());
-        for step in steps {
-            match step {
-                Step::Wait(ms) => wait(ms).await,
-                Step::Begin => _ = play.begin(),
-                Step::End(at, how) => {
-                    let Some(mut out) = play.take(at) else { continue };
-                    let (generation, before) = (play.breaker.generation(), play.look());
-                    let is_old = out.trial.generation() != generation;
-                    if is_old && forge {
-                        out.trial.forge(generation);
-                    }
-                    end(out.trial, how);
-                    if is_old && play.look() != before {
-                        return false;
-                    }
-                }
-            }
-        }
-        true
-    })
-}
-
-/// Scenario: calls that end after the circuit changed; and a breaker that takes them for calls of the present.
-/// Expected: the circuit MUST stay what it is; the twin MUST be found out.
-#[test]
-fn calls_of_older_generations_change_nothing() {
-    assert!(holds(steps(), |steps| old_calls_change_nothing(steps, false)));
-    assert!(!holds(steps(), |steps| old_calls_change_nothing(steps, true)), "the twin");
-}
-
-/// Probes that never report, begun at these distances; a call a lease after the latest.
-fn frees_itself(lease: Duration, waits: Vec<u64>) -> bool {
-    on_a_paused_clock(async {
-        let mut play = Play::new(&CircuitBreakerConfig { lease, ..quick() });
-        (0..3).for_each(|_| play.call(How::Fails));
-        wait(2_000).await;
-        for ms in waits {
-            play.begin();
-            wait(ms).await;
-        }
-        play.begin();
-        wait(3_000).await;
-        play.layer.handle().unwrap().is_callable() && play.begin()
-    })
-}
-
-/// Scenario: a half-open circuit whose probes never report; and a lease that is longer than is allowed for.
-/// Expected: after a lease a call MUST pass; the twin MUST be found out.
-#[test]
-fn a_half_open_circuit_frees_itself_within_the_lease() {
-    let waits = || prop::collection::vec(0_u64..4_000, 0..6);
-    assert!(holds(waits(), |waits| frees_itself(Duration::from_secs(3), waits)));
-    assert!(!holds(waits(), |waits| frees_itself(Duration::from_secs(30), waits)), "the twin");
-}
-
-/// Whether another key looks as if nobody called it, whatever happens to this one.
-fn leaves_others_alone(key: KeyBy, steps: Vec<Step>) -> bool {
-    let config = CircuitBreakerConfig { key, ..quick() };
-    play(&config, steps, |play| {
-        let other = play.layer.handle_of("other").unwrap();
-        other.is_callable() && other.snapshot().is_plain() && play.layer.callable().is_callable("unknown")
-    })
-}
-
-/// Scenario: any play on one key; and a breaker that does not tell keys apart.
-/// Expected: another key MUST NOT notice; the twin MUST be found out.
-#[test]
-fn one_key_never_changes_another() {
-    assert!(holds(steps(), |steps| leaves_others_alone(KeyBy::Attached, steps)));
-    assert!(!holds(steps(), |steps| leaves_others_alone(KeyBy::Nothing, steps)), "the twin");
-}
-
-/// Plays, drops whatever is in flight, and looks for probes. The twin keeps what it should drop.
-fn drops_all(steps: Vec<Step>, leak: bool) -> bool {
-    on_a_paused_clock(async {
-        let mut play = Play::new(&quick());
-        for step in steps {
-            match step {
-                Step::Wait(ms) => wait(ms).await,
-                Step::Begin => _ = play.begin(),
-                Step::End(at, how) => {
-                    if let Some(out) = play.take(at) {
-                        end(out.trial, how);
-                    }
-                }
-            }
-        }
-        if !leak {
-            play.out.drain(..).for_each(|out| end(out.trial, How::Dropped));
-        }
-        play.look().probes == 0
-    })
-}
-
-/// Scenario: any play, and all calls in flight dropped at its end; and one that does not drop them.
-/// Expected: no probe MUST be out; the twin MUST be found out.
-#[test]
-fn no_probe_is_out_once_all_is_dropped() {
-    assert!(holds(steps(), |steps| drops_all(steps, false)));
-    assert!(!holds(steps(), |steps| drops_all(steps, true)), "the twin");
 }
 
 /// How many of eight threads that ask a half-open circuit at once are let through, at most and at least.
@@ -475,6 +330,7 @@ fn the_docs_tell_the_defaults() {
     let docs = include_str!("mod.rs");
     let config = CircuitBreakerConfig::default();
     let (min, secs) = (|wait: Duration| wait.as_secs() / 60, |wait: Duration| wait.as_secs());
+    let share = |at: usize| config.ramp_shares[at] * 100.0;
     let rows = [
         format!("| {} in {} s |", config.failures.unwrap(), secs(config.failures_within)),
         format!(
@@ -488,7 +344,8 @@ fn the_docs_tell_the_defaults() {
         format!("| `jitter` | {} |", config.jitter),
         format!("| {} min, {} h |", min(config.quota_rest), min(config.max_stated) / 60),
         format!("| {}, {}, {} s |", config.probes, config.successes, secs(config.lease)),
-        format!("| `ramp` | {} s |", secs(config.ramp.unwrap())),
+        format!("| {} s, {} % and {} % |", secs(config.ramp.unwrap()), share(0), share(1)),
+        format!("| {}, {} % |", config.waste_failures, config.waste_share * 100.0),
     ];
     for row in rows {
         assert!(docs.contains(&row), "{row}");

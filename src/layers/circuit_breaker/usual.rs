@@ -1,4 +1,8 @@
 //! What a key's completed calls usually take.
+//!
+//! What is far above the usual is an option (`anomaly`), and whether a lost cache is told. What the usual *is* stands here
+//! and is none: these figures say how a mean comes to mean something, and to turn them would only make the option
+//! beside them say something else.
 
 use crate::chat::Usage;
 
@@ -7,7 +11,8 @@ use super::config::CircuitBreakerConfig;
 /// Calls that are known before anything is usual: fewer are an accident.
 const KNOWN: u32 = 20;
 
-/// Below this nothing is far above the usual: a thousand tokens are small change whatever came before.
+/// Below this nothing is far above the usual: a thousand tokens are small change whatever came before. It is far below
+/// what `anomaly` is there to find, and only keeps the noise of tiny calls out.
 const SMALL: f64 = 1_000.0;
 
 /// The share of input read from a cache above which a key is said to be served from it.

@@ -15,8 +15,8 @@ pub(super) struct Counts {
 }
 
 /// The outcomes of the present bucket and those before it. A bucket is named by its number since some beginning, so
-/// that an outcome costs the same whatever came before.
-#[derive(Debug, Default)]
+/// that an outcome costs the same whatever came before. It is all there is: nothing of it lies elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     buckets: [Counts; BUCKETS],
     total: Counts,
@@ -53,11 +53,11 @@ impl Window {
 
     /// Moves to a bucket, and forgets what leaves. It never moves back.
     pub(super) fn move_to(&mut self, bucket: u64) {
-        let steps = bucket.saturating_sub(self.latest).min(BUCKETS as u64);
+        let steps = self.steps_to(bucket);
         if steps == 0 {
             return;
         }
-        for left in bucket + 1 - steps..=bucket {
+        for left in bucket - (steps - 1)..=bucket {
             self.buckets[place(left)] = Counts::default();
         }
         self.latest = bucket;
@@ -67,9 +67,21 @@ impl Window {
         }
     }
 
+    /// How many buckets are left behind on the way to this one: never more than there are.
+    fn steps_to(&self, bucket: u64) -> u64 {
+        bucket.saturating_sub(self.latest).min(BUCKETS as u64)
+    }
+
     /// All that the window holds.
     pub(super) const fn total(&self) -> Counts {
         self.total
+    }
+
+    /// What is left of it at this bucket, for whoever only looks.
+    pub(super) fn total_at(&self, bucket: u64) -> Counts {
+        let mut then = *self;
+        then.move_to(bucket);
+        then.total
     }
 
     /// Whether nothing is left of it at this bucket.
@@ -139,6 +151,32 @@ mod tests {
         }
         assert_eq!(window.total(), naive.total(BUCKETS as u64, BUCKETS as u64));
         assert_ne!(window.total(), naive.total(BUCKETS as u64, BUCKETS as u64 + 1));
+    }
+
+    /// Scenario: 50,000 outcomes, in buckets at any distance, and what is kept of them; beside it a list of all.
+    /// Expected: the window MUST be a few numbers that lie in itself and nowhere else, so that there is no more to look
+    /// at after them than before; the list MUST be told apart, as it keeps, and looks at, each.
+    #[test]
+    fn what_is_kept_and_looked_at_does_not_grow() {
+        const OUTCOMES: u64 = 50_000;
+        assert!(!std::mem::needs_drop::<Window>(), "it owns nothing beside itself");
+        assert!(size_of::<Window>() <= (BUCKETS + 2) * size_of::<Counts>());
+        assert!(std::mem::needs_drop::<Naive>(), "the twin");
+        let (mut window, mut naive) = (Window::default(), Naive::default());
+        let one = Counts { failures: 1, ..Counts::default() };
+        let mut most = 0;
+        for bucket in (0..OUTCOMES).map(|n| n * n / 1_000_000) {
+            most = most.max(window.steps_to(bucket));
+            window.add(bucket, one);
+            naive.0.push((bucket, one));
+        }
+        assert!((1..=BUCKETS as u64).contains(&most), "{most} steps");
+        assert_eq!(window.total(), naive.total(window.latest, BUCKETS as u64));
+        assert!(naive.0.len() as u64 == OUTCOMES, "the twin");
+        // A leap over all of time is no more work than one over the window.
+        assert_eq!(window.steps_to(u64::MAX), BUCKETS as u64);
+        window.move_to(u64::MAX);
+        assert_eq!(window.total(), Counts::default());
     }
 
     /// Scenario: an outcome told for a bucket before the latest, and one for a bucket that left the window.

@@ -36,6 +36,7 @@ pub struct Clocks {
     /// What stops clock 1.
     pub first: FirstClock,
     /// When a stream is too slow to be of use.
+    #[serde(with = "crate::off")]
     pub crawl: Option<Crawl>,
 }
 

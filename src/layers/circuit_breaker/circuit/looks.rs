@@ -19,7 +19,7 @@ impl Circuit {
     pub(in super::super) fn is_callable(&self, config: &CircuitBreakerConfig, now: Instant) -> bool {
         match &self.state {
             State::Closed { paused: Some(until), .. } if *until > now => false,
-            State::Closed { ramp: Some(ramp), .. } => ramp.would_pass(now),
+            State::Closed { ramp: Some(ramp), .. } => ramp.would_pass(config, now),
             State::Open { until } => *until <= now,
             State::HalfOpen(probes) => probes.has_room(config, now),
             State::ForcedOpen => false,
@@ -100,9 +100,14 @@ impl Circuit {
         }
     }
 
-    /// How many failures are on record: those that opened it, while it is not closed.
-    pub(in super::super) fn failures(&self, at: Moment) -> u32 {
-        if self.sick.is_some() { self.failures } else { self.signals.failures(at) }
+    /// How many failures are on record: those that opened it, until it closes. During a pause it counts on.
+    pub(in super::super) fn failures(&self, config: &CircuitBreakerConfig, at: Moment) -> u32 {
+        match &self.state {
+            State::Open { .. } | State::HalfOpen(_) => self.failures,
+            State::Closed { .. } | State::ForcedOpen | State::Disabled | State::Observe => {
+                self.signals.failures(config, at)
+            }
+        }
     }
 
     /// Since when it is not closed.

@@ -52,11 +52,12 @@ impl Circuit {
     ) -> Option<Change> {
         if let Some(cause) = self.judge(config, report, at) {
             let rest = self.rest.lengthen(config, at.now).max(stated(config, report));
-            self.failures = self.signals.failures(at);
+            self.failures = self.signals.failures(config, at);
             return Some(self.open(rest, cause, at.now));
         }
         if report.verdict == Verdict::QuotaExhausted {
             let rest = quota_rest(config, report);
+            self.failures = self.signals.failures(config, at);
             return Some(self.open(rest, "quota_exhausted", at.now));
         }
         let wait = stated(config, report);
