@@ -17,7 +17,6 @@ use watertight::chat::{Protocol, Request};
 use watertight::config::StackConfig;
 use watertight::event::{Facts, Metrics};
 use watertight::key::Caller;
-use watertight::layers::failover::Candidate;
 use watertight::layers::retry::RetryConfig;
 use watertight::provider::{ClientConfig, HttpClient, Profile, Provider};
 use watertight::stack::Layers;
@@ -43,10 +42,10 @@ async fn main() -> Result<(), BoxError> {
     let server = Server::start(script).await?;
     let profile =
         Profile::new("north", Protocol::OpenaiChat, format!("{}/v1", server.url())).with_key("demo");
-    let provider = (Candidate::from(&profile), Provider::new(profile)?.facts(&facts));
+    let provider = Provider::new(profile)?;
     let retry = RetryConfig { base: Duration::from_millis(50), ..RetryConfig::default() };
     let config = StackConfig { retry, ..StackConfig::default() };
-    let mut stack = Layers::new(config, &facts)?.over([provider])?;
+    let mut stack = Layers::new(config, &facts)?.over_providers([provider])?;
     for question in ["Is anybody there?", "And in a storm?", "And after it?"] {
         let request = Request::new("any").user(question).attach(Caller::new("ann"));
         let reply = stack.ready().await?.call(request).await?;

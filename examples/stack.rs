@@ -10,7 +10,6 @@ use watertight::chat::{Protocol, Request};
 use watertight::config::StackConfig;
 use watertight::event::{Fact, Facts};
 use watertight::key::Caller;
-use watertight::layers::failover::Candidate;
 use watertight::provider::{Profile, Provider};
 use watertight::stack::Layers;
 use watertight::testing::{Script, ScriptedReply, Server, Step};
@@ -36,9 +35,9 @@ async fn main() -> Result<(), BoxError> {
     for (name, server) in [("north", &north), ("south", &south)] {
         let profile =
             Profile::new(name, Protocol::OpenaiChat, format!("{}/v1", server.url())).with_key("demo");
-        providers.push((Candidate::from(&profile), Provider::new(profile)?.facts(&facts)));
+        providers.push(Provider::new(profile)?);
     }
-    let mut stack = Layers::new(config, &facts)?.over(providers)?;
+    let mut stack = Layers::new(config, &facts)?.over_providers(providers)?;
 
     for (caller, question) in [
         ("ann", "Is anybody there?"),

@@ -7,11 +7,12 @@
 //!   Bulkhead                           the caller's own entry and exit
 //!     Reset                            off by default: a stream that dies starts over
 //!       Failover                         a list of providers, and for each:
-//!         Retry                            every attempt passes all below
-//!           CircuitBreaker                   asked by every attempt, told of every attempt
-//!             TokenAwareRateLimit              every attempt pays: a failed one used quota, too
-//!               DualClockTimeout                 next to the wire
-//!                 Provider
+//!         Fits                             what it cannot serve passes on, before anything is paid
+//!           Retry                            every attempt passes all below
+//!             CircuitBreaker                   asked by every attempt, told of every attempt
+//!               TokenAwareRateLimit              every attempt pays: a failed one used quota, too
+//!                 DualClockTimeout                 next to the wire
+//!                   Provider
 //! ```
 //!
 //! [`Layers`] builds it in one line; [`ServiceBuilderExt`] adds single layers to a `tower::ServiceBuilder`:
@@ -31,6 +32,9 @@
 //! # let _ = stack;
 //! # Ok(()) }
 //! ```
+//!
+//! Over providers of ours (feature `protocols`) `Layers::over_providers` takes names, limits, and what each can serve from
+//! their profiles; over any other service nothing is known of that, and no `Fits` stands there.
 //!
 //! [`ResetLayer`](crate::layers::ResetLayer) is opt-in, since it changes what a reply is: callers must throw away what
 //! they have shown. A section `[reset]` in the configuration switches it on, with its defaults where it is empty.
@@ -97,6 +101,8 @@ pub use answer::{UnfailingBody, status_of};
 pub use axum::{Fallible, FallibleFuture, ForAxum, Unfailing, UnfailingFuture, for_axum};
 pub use build::Layers;
 pub use builder::ServiceBuilderExt;
+#[cfg(feature = "protocols")]
+pub use whole::ProviderStack;
 pub use whole::{
     Attempts, ProviderLayers, ProviderSnapshot, ShorteningStack, Stack, StackOver, StackSnapshot, Whole,
 };

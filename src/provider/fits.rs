@@ -1,7 +1,8 @@
 //! Whether a provider can serve a request at all: asked before anything is sent.
 //!
 //! The provider itself asks. Where a line or a budget stands before it, [`FitsLayer`] on top of them asks first, so that
-//! what does not fit waits for nothing and reserves nothing.
+//! what does not fit waits for nothing and reserves nothing; a stack made by
+//! [`Layers::over_providers`](crate::stack::Layers::over_providers) has it there.
 
 use std::sync::Arc;
 

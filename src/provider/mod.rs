@@ -17,6 +17,7 @@ mod endpoint;
 mod events;
 mod exchange;
 mod fits;
+mod limits;
 mod model;
 mod profile;
 mod secret;

@@ -1,7 +1,5 @@
 //! The canonical order.
 
-use std::sync::Arc;
-
 use tower_layer::Layer;
 
 use crate::config::StackConfig;
@@ -9,12 +7,18 @@ use crate::event::Facts;
 use crate::failure::ConfigError;
 use crate::layers::degradation::Place;
 use crate::layers::failover::Candidate;
+use crate::layers::rate_limit::RateLimitConfig;
 use crate::layers::reset::ResetConfig;
 use crate::layers::{
     BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, ResetLayer,
     RetryLayer, ShortenLayer, TokenAwareRateLimitLayer,
 };
 
+#[cfg(feature = "protocols")]
+use crate::provider::{FitsLayer, Provider};
+
+#[cfg(feature = "protocols")]
+use super::whole::ProviderStack;
 use super::whole::{Attempts, ProviderLayers, ShorteningStack, Stack, StackOver};
 
 /// The layers of a stack before it stands over providers. The outer two may be replaced: a ladder with more rungs, or a
@@ -49,6 +53,14 @@ pub struct Layers {
     facts: Facts,
 }
 
+/// A provider as it goes into a stack.
+struct Part<P> {
+    candidate: Candidate,
+    /// Where its limits start that the configuration does not state.
+    limits: RateLimitConfig,
+    provider: P,
+}
+
 // === impl Layers ===
 
 impl Layers {
@@ -76,7 +88,45 @@ impl Layers {
         N: Into<Candidate>,
         P: Clone,
     {
-        self.assemble(providers, |attempts| attempts)
+        self.assemble(providers.into_iter().map(Part::of), |_, attempts| attempts)
+    }
+
+    /// Puts them over providers of ours, which are named, asked and limited as their profiles say, and tell facts to the
+    /// same sink. What one of them cannot serve passes on before anything of it is waited for or reserved:
+    /// [`FitsLayer`](crate::provider::FitsLayer). Limits that the configuration states come before those of a profile.
+    ///
+    /// ```
+    /// # use watertight::chat::Protocol;
+    /// # use watertight::config::StackConfig;
+    /// # use watertight::event::Facts;
+    /// # use watertight::stack::Layers;
+    /// # fn main() -> Result<(), watertight::failure::ConfigError> {
+    /// # #[cfg(feature = "client")] {
+    /// use watertight::provider::{Profile, Provider, catalogue};
+    ///
+    /// let first = Provider::new(catalogue::get("deepseek")?.with_key("sk-house"))?;
+    /// let local = Provider::new(Profile::new("local", Protocol::OpenaiChat, "http://127.0.0.1:8080/v1"))?;
+    /// let stack = Layers::new(StackConfig::default(), &Facts::default())?.over_providers([first, local])?;
+    /// # let _ = stack;
+    /// # }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`over`](Self::over).
+    #[cfg(feature = "protocols")]
+    pub fn over_providers<C: Clone>(
+        self,
+        providers: impl IntoIterator<Item = Provider<C>>,
+    ) -> Result<ProviderStack<C>, ConfigError> {
+        let providers: Vec<_> = providers.into_iter().map(|provider| provider.facts(&self.facts)).collect();
+        let fits: Vec<_> = providers.iter().map(|provider| FitsLayer::new(provider.profile())).collect();
+        let part = |provider: Provider<C>| Part {
+            candidate: Candidate::from(provider.profile()),
+            limits: RateLimitConfig::from(provider.profile()),
+            provider,
+        };
+        self.assemble(providers.into_iter().map(part), |at, attempts| fits[at].layer(attempts))
     }
 
     /// The same; a request that a provider finds too long is made smaller with this, and tried there once more, before
@@ -116,28 +166,22 @@ impl Layers {
         F: Clone,
     {
         let shortening = ShortenLayer::new(shorten);
-        self.assemble(providers, |attempts| shortening.layer(attempts))
+        self.assemble(providers.into_iter().map(Part::of), |_, attempts| shortening.layer(attempts))
     }
 
     /// Puts the layers over providers, each with its own, and with what `finish` puts around those.
-    fn assemble<N, P, C>(
+    fn assemble<P: Clone, C: Clone>(
         self,
-        providers: impl IntoIterator<Item = (N, P)>,
-        finish: impl Fn(Attempts<P>) -> C,
-    ) -> Result<StackOver<C>, ConfigError>
-    where
-        N: Into<Candidate>,
-        P: Clone,
-        C: Clone,
-    {
+        parts: impl Iterator<Item = Part<P>>,
+        finish: impl Fn(usize, Attempts<P>) -> C,
+    ) -> Result<StackOver<C>, ConfigError> {
         self.check_ladder()?;
         let (mut names, mut kept, mut chains) = (Vec::new(), Vec::new(), Vec::new());
-        for (candidate, provider) in providers {
-            let candidate = candidate.into();
-            let (layers, attempts) = self.chain(&candidate.name, provider)?;
-            names.push(candidate);
+        for (at, part) in parts.enumerate() {
+            names.push(part.candidate.clone());
+            let (layers, attempts) = self.chain(part)?;
             kept.push(layers);
-            chains.push(finish(attempts));
+            chains.push(finish(at, attempts));
         }
         let unknown = |name: &&String| !names.iter().any(|candidate| *candidate.name == ***name);
         if let Some(name) = self.config.providers.keys().find(unknown) {
@@ -173,22 +217,27 @@ impl Layers {
     }
 
     /// One provider in its layers.
-    fn chain<P: Clone>(
-        &self,
-        name: &Arc<str>,
-        provider: P,
-    ) -> Result<(ProviderLayers, Attempts<P>), ConfigError> {
-        let own = self.config.provider(name);
+    fn chain<P: Clone>(&self, part: Part<P>) -> Result<(ProviderLayers, Attempts<P>), ConfigError> {
+        let Part { candidate: Candidate { name, .. }, limits, provider } = part;
+        let own = self.config.provider(&name);
         let shown = format!("provider:{name}");
         let circuit_breaker = CircuitBreakerLayer::new(own.circuit_breaker.unwrap_or_default())?
             .named(shown.as_str())
             .facts(&self.facts);
-        let rate_limit = TokenAwareRateLimitLayer::new(own.rate_limit.unwrap_or_default())?
-            .named(shown.as_str())
-            .facts(&self.facts);
+        let limits = own.rate_limit.unwrap_or_default().filled_from(&limits);
+        let rate_limit = TokenAwareRateLimitLayer::new(limits)?.named(shown.as_str()).facts(&self.facts);
         let retry = RetryLayer::new(own.retry.unwrap_or_default())?.facts(&self.facts);
         let timeout = DualClockTimeoutLayer::new(own.timeout.unwrap_or_default())?.facts(&self.facts);
         let chain = retry.layer(circuit_breaker.layer(rate_limit.layer(timeout.layer(provider))));
-        Ok((ProviderLayers { name: Arc::clone(name), retry, circuit_breaker, rate_limit }, chain))
+        Ok((ProviderLayers { name, retry, circuit_breaker, rate_limit, timeout }, chain))
+    }
+}
+
+// === impl Part ===
+
+impl<P> Part<P> {
+    /// Of a service of which nothing is known but its candidate.
+    fn of<N: Into<Candidate>>((candidate, provider): (N, P)) -> Self {
+        Self { candidate: candidate.into(), limits: RateLimitConfig::default(), provider }
     }
 }

@@ -16,10 +16,13 @@ use crate::layers::failover::{Failover, FailoverSnapshot};
 use crate::layers::rate_limit::{RateLimit, RateLimitSnapshot};
 use crate::layers::reset::Resetting;
 use crate::layers::retry::{Retry, RetrySnapshot, Shortening};
-use crate::layers::timeout::DualClockTimeout;
+use crate::layers::timeout::{DualClockTimeout, TimeoutSnapshot};
 use crate::layers::{
-    BulkheadLayer, CircuitBreakerLayer, DegradationLayer, FailoverLayer, RetryLayer, TokenAwareRateLimitLayer,
+    BulkheadLayer, CircuitBreakerLayer, DegradationLayer, DualClockTimeoutLayer, FailoverLayer, RetryLayer,
+    TokenAwareRateLimitLayer,
 };
+#[cfg(feature = "protocols")]
+use crate::provider::{Fits, Provider};
 
 /// One provider with its layers, from the outside in.
 pub type Attempts<P> = Retry<Gate<Gate<DualClockTimeout<P>, RateLimit>, CircuitBreaker>>;
@@ -32,6 +35,10 @@ pub type Stack<P> = StackOver<Attempts<P>>;
 
 /// A stack over its providers, at each of which a request that is too long is made smaller and tried once more.
 pub type ShorteningStack<P, F> = StackOver<Shortening<Attempts<P>, F>>;
+
+/// A stack over providers of ours, each of which is passed over where it cannot serve a request.
+#[cfg(feature = "protocols")]
+pub type ProviderStack<C> = StackOver<Gate<Attempts<Provider<C>>, Fits>>;
 
 /// A stack over candidates: a service, and the layers in it to look at. Clones share everything.
 pub struct StackOver<C> {
@@ -54,6 +61,8 @@ pub struct ProviderLayers {
     pub circuit_breaker: CircuitBreakerLayer,
     /// How much it is asked. Named `provider:NAME`.
     pub rate_limit: TokenAwareRateLimitLayer,
+    /// How long it may take.
+    pub timeout: DualClockTimeoutLayer,
 }
 
 /// A stack as it stands. Its parts are looked at one after the other: together they are no one instant.
@@ -82,6 +91,8 @@ pub struct ProviderSnapshot {
     pub circuit_breaker: CircuitBreakerSnapshot,
     /// Its limits.
     pub rate_limit: RateLimitSnapshot,
+    /// Its clocks.
+    pub timeout: TimeoutSnapshot,
 }
 
 // === impl StackOver ===
@@ -107,6 +118,7 @@ impl<C: Clone> StackOver<C> {
             retry: layers.retry.snapshot(),
             circuit_breaker: layers.circuit_breaker.snapshot(),
             rate_limit: layers.rate_limit.snapshot(),
+            timeout: layers.timeout.snapshot(),
         };
         StackSnapshot {
             degradation: self.degradation.snapshot(),

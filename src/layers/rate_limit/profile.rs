@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::config::RateLimitConfig;
+
 /// How the ids of Claude Haiku 3.5 read, there and on other clouds.
 const CHARGED: [&str; 2] = ["claude-3-5-haiku", "claude-haiku-3-5"];
 
@@ -84,5 +86,25 @@ impl LimitProfile {
             Self::Groq => false,
             Self::Openai | Self::Deepseek | Self::Unknown | Self::Headers => true,
         }
+    }
+}
+
+// === impl RateLimitConfig ===
+
+impl RateLimitConfig {
+    /// Takes from another what is left out here: the profile, and what is limited.
+    #[must_use]
+    pub(crate) fn filled_from(mut self, other: &Self) -> Self {
+        if self.profile == LimitProfile::Unknown {
+            self.profile = other.profile;
+        }
+        self.requests_per_minute = self.requests_per_minute.or(other.requests_per_minute);
+        self.tokens_per_minute = self.tokens_per_minute.or(other.tokens_per_minute);
+        self.input_tokens_per_minute = self.input_tokens_per_minute.or(other.input_tokens_per_minute);
+        self.output_tokens_per_minute = self.output_tokens_per_minute.or(other.output_tokens_per_minute);
+        self.requests_per_day = self.requests_per_day.or(other.requests_per_day);
+        self.tokens_per_day = self.tokens_per_day.or(other.tokens_per_day);
+        self.max_concurrency = self.max_concurrency.or(other.max_concurrency);
+        self
     }
 }
