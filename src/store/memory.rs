@@ -1,7 +1,6 @@
 //! Accounts in the memory of this process.
 
 use super::sync::AtomicU64;
-use std::cell::LazyCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use once_cell::race::OnceBox;
@@ -119,6 +118,16 @@ impl MemoryLedger {
         }
     }
 
+    /// Takes what was used beyond what was reserved.
+    #[inline(never)]
+    fn owe(&self, reserved: &Costs, used: &Costs, now: Instant) {
+        let now = self.anchor(now);
+        for (meter, word) in self.meters() {
+            let (reserved, used) = (reserved.of(meter.dimension()), used.of(meter.dimension()));
+            meter.bucket(word).owe(used.saturating_sub(reserved), now);
+        }
+    }
+
     /// The first instant at which every dimension has what is asked.
     fn until(&self, costs: &Costs, ahead: &Ahead, now: u64) -> Result<u64, Short> {
         let special = self.special(now);
@@ -159,14 +168,14 @@ impl Ledger for MemoryLedger {
 
     #[inline]
     fn settle(&self, reserved: &Costs, used: &Costs, clock: impl FnOnce() -> Instant) {
-        let now = LazyCell::new(|| self.anchor(clock()));
+        let mut owes = false;
         for (meter, word) in self.meters() {
             let (reserved, used) = (reserved.of(meter.dimension()), used.of(meter.dimension()));
-            match used.checked_sub(reserved) {
-                None => meter.bucket(word).give_back(reserved - used),
-                Some(0) => {}
-                Some(owed) => meter.bucket(word).owe(owed, *now),
-            }
+            meter.bucket(word).give_back(reserved.saturating_sub(used));
+            owes |= used > reserved;
+        }
+        if owes {
+            self.owe(reserved, used, clock());
         }
         if let Some(told) = self.told.get() {
             told.change(|of| i64::from(reserved.of(of)) - i64::from(used.of(of)));

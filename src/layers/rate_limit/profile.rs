@@ -80,12 +80,10 @@ impl LimitProfile {
 
     /// Whether input of this model that is read from a cache counts against the limits. Of Anthropic's models it does for
     /// those of [`CHARGED`] alone.
+    #[inline]
     pub(super) fn charges_cache_reads(self, model: Option<&str>) -> bool {
-        match self {
-            Self::Anthropic => model.is_some_and(|model| CHARGED.iter().any(|name| model.contains(name))),
-            Self::Groq => false,
-            Self::Openai | Self::Deepseek | Self::Unknown | Self::Headers => true,
-        }
+        let is_charged = |model: &str| CHARGED.iter().any(|name| model.contains(name));
+        self != Self::Groq && (self != Self::Anthropic || model.is_some_and(is_charged))
     }
 }
 
