@@ -1,11 +1,12 @@
 //! The layer, and who decides.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower_layer::Layer;
 
-use crate::chat::Ask;
+use crate::chat::{Ask, Cost};
 use crate::event::{Fact, Facts};
 use crate::failure::{Code, ConfigError, Failure};
 use crate::gate::{Admission, Admit, Gate};
@@ -173,20 +174,22 @@ impl<R: Ask, K: Store> Admission<R> for RateLimit<K> {
             Err(failure) => return Admit::Refused(failure),
         };
         let (call, now) = (request.call(), now());
-        let (cost, counted) = request.counted().map_or_else(|| (request.cost(), false), |cost| (cost, true));
-        let costs = state.costs(cost, counted);
+        let (cost, estimated) = cost_of(request);
+        let costs = state.costs(cost, estimated);
         if !state.line.is_empty() {
-            return line_up(state, call, Asking { costs, counted, known: None, now });
+            return line_up(state, call, Asking { costs, estimated, known: None, now });
         }
         match state.take_now(&costs, now) {
             Some(Ok(())) => {
                 state.tell_admitted(call.id, Duration::ZERO);
-                Admit::Granted(Reservation::new(state, call.id, costs, counted, now))
+                Admit::Granted(Reservation::new(state, call.id, costs, estimated, now))
             }
             Some(Err(Wait::Quota(short))) => {
-                line_up(state, call, Asking { costs, counted, known: Some(short), now })
+                line_up(state, call, Asking { costs, estimated, known: Some(short), now })
             }
-            Some(Err(Wait::Slot)) | None => line_up(state, call, Asking { costs, counted, known: None, now }),
+            Some(Err(Wait::Slot)) | None => {
+                line_up(state, call, Asking { costs, estimated, known: None, now })
+            }
         }
     }
 }
@@ -216,4 +219,16 @@ impl<L: Ledger> State<L> {
             estimate_factor: self.experience.factor(),
         }
     }
+}
+
+/// What a call costs, and its input where that is an estimate.
+#[inline]
+fn cost_of<R: Ask>(request: &R) -> (Cost, Option<NonZeroU32>) {
+    request.counted().map_or_else(
+        || {
+            let cost = request.cost();
+            (cost, NonZeroU32::new(u32::try_from(cost.input).unwrap_or(u32::MAX)))
+        },
+        |cost| (cost, None),
+    )
 }

@@ -1,5 +1,6 @@
 //! The permit: what a call took, and how that is settled.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ pub struct Reservation<K: Store = Memory> {
     /// Bytes of output seen, or as many as a told output stands for.
     seen: u32,
     phase: Phase,
-    /// Whether its input was counted, and not estimated.
-    counted: bool,
+    /// Its input where that was not counted, as it was estimated before anything corrected it.
+    estimated: Option<NonZeroU32>,
     /// Boxed, since few try out a number and all move it.
     trial: Option<Box<Trial>>,
 }
@@ -68,11 +69,11 @@ impl<K: Store> Reservation<K> {
         state: Arc<State<K::Ledger>>,
         call: CallId,
         costs: Costs,
-        counted: bool,
+        estimated: Option<NonZeroU32>,
         now: Instant,
     ) -> Self {
         let trial = if state.terms.config.adaptive.is_some() { Some(Trial::of(&state, now)) } else { None };
-        Self { state, call, costs, input: costs.input, seen: 0, phase: Phase::Sent, counted, trial }
+        Self { state, call, costs, input: costs.input, seen: 0, phase: Phase::Sent, estimated, trial }
     }
 
     /// What the call used in the end.
@@ -169,8 +170,7 @@ impl<K: Store> Observer for Reservation<K> {
         state.ledger.settle(&self.costs, &self.used(how), now);
         match how {
             End::Completed(Some(usage)) => {
-                let estimated = (!self.counted).then_some(self.costs.input);
-                state.experience.learn(estimated, usage.input, usage.output);
+                state.experience.learn(self.estimated, usage.input, usage.output);
             }
             End::Failed(failure) => self.heed(failure),
             End::Completed(None) | End::Abandoned => {}

@@ -1,5 +1,6 @@
 //! What is known of one key: its account, its line, its calls in flight, what they taught.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,9 +104,11 @@ impl<L> State<L> {
 
 impl<L: Ledger> State<L> {
     /// What a call takes. An estimate is corrected by what calls taught; what was counted is not.
-    pub(super) fn costs(&self, cost: Cost, counted: bool) -> Costs {
-        let input = u32::try_from(cost.input).unwrap_or(u32::MAX);
-        let input = if counted { input } else { self.experience.corrected(input) };
+    pub(super) fn costs(&self, cost: Cost, estimated: Option<NonZeroU32>) -> Costs {
+        let input = match estimated {
+            Some(estimated) => self.corrected(estimated.get()),
+            None => u32::try_from(cost.input).unwrap_or(u32::MAX),
+        };
         let cap = cost.output.map(|output| u32::try_from(output).unwrap_or(u32::MAX));
         let usual = self.experience.usual_output();
         let learned = usual.unwrap_or(0).min(cap.unwrap_or(u32::MAX));
@@ -120,9 +123,18 @@ impl<L: Ledger> State<L> {
         Costs { requests: 1, input, output, tokens: input.saturating_add(both) }
     }
 
-    /// A guessed output, held so small that it fits a full bucket beside its input.
-    fn fitting(&self, output: u32, input: u32) -> u32 {
-        output.min(self.room(Dimension::Tokens, input)).min(self.room(Dimension::TokensPerDay, input))
+    /// An estimate, corrected; but what fits a full bucket is not kept out for good by what other calls taught.
+    fn corrected(&self, input: u32) -> u32 {
+        let corrected = self.experience.corrected(input);
+        if corrected <= input {
+            return corrected;
+        }
+        self.fitting(corrected, 0).min(self.room(Dimension::InputTokens, 0)).max(input)
+    }
+
+    /// A guess, held so small that it fits a full bucket beside what is known.
+    fn fitting(&self, guess: u32, known: u32) -> u32 {
+        guess.min(self.room(Dimension::Tokens, known)).min(self.room(Dimension::TokensPerDay, known))
     }
 
     /// What a full bucket holds beside so many.

@@ -1,5 +1,6 @@
 //! A call that cannot pass now: refused, or in line.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::chat::{Call, CallId};
@@ -17,7 +18,8 @@ use super::state::{State, Wait};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
     pub(super) costs: Costs,
-    pub(super) counted: bool,
+    /// Its input where that is an estimate.
+    pub(super) estimated: Option<NonZeroU32>,
     /// What the quotas said, where they were asked.
     pub(super) known: Option<Short>,
     pub(super) now: Instant,
@@ -28,7 +30,7 @@ pub(super) struct Asking {
 struct Asked {
     call: CallId,
     costs: Costs,
-    counted: bool,
+    estimated: Option<NonZeroU32>,
     since: Instant,
     /// When waiting is of no more use.
     last: Instant,
@@ -81,11 +83,11 @@ impl<K: Store> Waiter<K> {
 
     fn granted(self, now: Instant) -> Reservation<K> {
         let state = Arc::clone(self.state());
-        let Asked { call, costs, counted, since, .. } = self.asked;
+        let Asked { call, costs, estimated, since, .. } = self.asked;
         // It leaves the line first: whoever is told of the admission sees the line without it.
         drop(self);
         state.tell_admitted(call, now.saturating_duration_since(since));
-        Reservation::new(state, call, costs, counted, now)
+        Reservation::new(state, call, costs, estimated, now)
     }
 
     /// The refusal of a call that cannot pass in time after all.
@@ -112,7 +114,7 @@ pub(super) fn line_up<K: Store>(
     call: Call,
     asking: Asking,
 ) -> Admit<Reservation<K>> {
-    let Asking { costs, counted, known, now } = asking;
+    let Asking { costs, estimated, known, now } = asking;
     // It may have held for a moment what the head of the line looked for just then.
     state.line.wake();
     let promise = match known {
@@ -133,6 +135,6 @@ pub(super) fn line_up<K: Store>(
     if !may_wait || promise > last {
         return Admit::Refused(state.full(call.id, Some(promise.saturating_duration_since(now))));
     }
-    let asked = Asked { call: call.id, costs, counted, since: now, last };
+    let asked = Asked { call: call.id, costs, estimated, since: now, last };
     Admit::Wait(Box::pin(Waiter::join(state, asked).admitted()))
 }
