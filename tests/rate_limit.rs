@@ -20,7 +20,7 @@ use watertight::chat::{
     Ask, Completion, Cost, Dimension, Event, Head, Limits, Message, Reply, Request, Role, Stop, Usage,
 };
 use watertight::event::{Fact, Facts};
-use watertight::failure::{Code, Failure};
+use watertight::failure::{Clock, Code, Failure};
 use watertight::gate::Gate;
 use watertight::key::{Caller, KeyBy};
 use watertight::layers::TokenAwareRateLimitLayer;
@@ -622,6 +622,275 @@ async fn admissions_ends_and_refusals_are_told() {
     let expected = ["admitted after 0", "released", "admitted after 2", "released", "LIMITER_FULL"];
     let expected: Vec<_> = expected.iter().map(|line| format!("provider:house {line}")).collect();
     assert_eq!(*told.lock().unwrap(), expected);
+}
+
+/// A call that nobody counted, of a few dozen words.
+fn uncounted() -> Request {
+    Request::new("model").streaming().max_output_tokens(0).user("word ".repeat(100))
+}
+
+/// What an uncounted call takes from the bucket, while it is in flight.
+fn reserves(layer: &TokenAwareRateLimitLayer, request: Request) -> u64 {
+    let hang = Script::body([Act::Text("a"), Act::Hang]);
+    let before = tokens(layer);
+    let reply = layer.layer(Stage::new("stage", &Log::default(), [hang])).oneshot(request);
+    let reply = reply.now_or_never().unwrap().unwrap();
+    let taken = before - tokens(layer);
+    drop(reply);
+    taken
+}
+
+/// Scenario: nine calls that nobody counted, of which each had twice the input that was estimated; then the tenth.
+/// Expected: the next call MUST reserve what was estimated up to then, and twice as much after; the snapshot MUST tell so.
+#[tokio::test(start_paused = true)]
+async fn ten_estimates_that_were_off_correct_the_next() {
+    let layer = layer(limits(1_000_000));
+    let raw = uncounted().cost().input;
+    assert!(raw > 20, "{raw}");
+    let service = layer.layer(Model::using(usage(2 * raw, 0)));
+    for _ in 0..9 {
+        assert_eq!(reserves(&layer, uncounted()), raw);
+        whole(&service, uncounted()).await.unwrap();
+    }
+    assert!((only(&layer).estimate_factor - 1.0).abs() < f64::EPSILON);
+    whole(&service, uncounted()).await.unwrap();
+    assert!((only(&layer).estimate_factor - 2.0).abs() < f64::EPSILON, "{:?}", only(&layer));
+    assert_eq!(reserves(&layer, uncounted()), 2 * raw);
+    for _ in 0..100 {
+        whole(&service, uncounted()).await.unwrap();
+    }
+    assert_eq!(reserves(&layer, uncounted()), 2 * raw, "what is right now is not corrected again");
+}
+
+/// Scenario: thirty calls with an attached cost that is far off; then estimates are corrected; then an attached cost.
+/// Expected: nothing MUST be learned from what was counted, and what was counted MUST be reserved as it is.
+#[tokio::test(start_paused = true)]
+async fn what_was_counted_is_neither_learned_from_nor_corrected() {
+    let layer = layer(limits(1_000_000));
+    let service = layer.layer(Model::using(usage(500, 0)));
+    for _ in 0..30 {
+        whole(&service, call(50)).await.unwrap();
+    }
+    assert!((only(&layer).estimate_factor - 1.0).abs() < f64::EPSILON, "{:?}", only(&layer));
+    let raw = uncounted().cost().input;
+    let service = layer.layer(Model::using(usage(3 * raw, 0)));
+    for _ in 0..10 {
+        whole(&service, uncounted()).await.unwrap();
+    }
+    assert!((only(&layer).estimate_factor - 3.0).abs() < f64::EPSILON, "{:?}", only(&layer));
+    assert_eq!((reserves(&layer, call(50)), reserves(&layer, uncounted())), (50, 3 * raw));
+}
+
+/// Scenario: forty calls at once whose estimates are all too low by half, so that thirty end after the factor moved.
+/// Expected: it MUST be two: a call that was sent before it moved is not corrected for again.
+#[tokio::test(start_paused = true)]
+async fn calls_in_flight_when_the_factor_moves_do_not_move_it_again() {
+    let layer = layer(limits(1_000_000));
+    let service = layer.layer(Model::using(usage(2 * uncounted().cost().input, 0)));
+    let replies = join_all((0..40).map(|_| service.clone().oneshot(uncounted()))).await;
+    for reply in replies {
+        read(reply.unwrap()).await.1.unwrap();
+    }
+    assert!((only(&layer).estimate_factor - 2.0).abs() < f64::EPSILON, "{:?}", only(&layer));
+}
+
+/// Scenario: calls taught to multiply estimates by eight; then one comes whose estimate fits the bucket, and eight times
+/// as much does not.
+/// Expected: it MUST be admitted once the bucket is full: refused for good it could never teach better.
+#[tokio::test(start_paused = true)]
+async fn a_correction_keeps_nobody_out_for_good() {
+    let raw = uncounted().cost().input;
+    for config in [
+        limits(u32::try_from(raw * 3).unwrap()),
+        RateLimitConfig {
+            input_tokens_per_minute: u32::try_from(raw * 3).ok(),
+            ..RateLimitConfig::from_headers()
+        },
+    ] {
+        let layer = layer(config);
+        let service = layer.layer(Model::using(usage(9 * raw, 0)));
+        for _ in 0..10 {
+            whole(&service, uncounted()).await.unwrap();
+            advance(secs(240)).await;
+        }
+        assert!((only(&layer).estimate_factor - 8.0).abs() < f64::EPSILON, "{:?}", only(&layer));
+        whole(&service, uncounted()).await.unwrap();
+    }
+}
+
+/// Scenario: a header halves a declared limit and tells less than is left; one tells of a dimension without a quota.
+/// Expected: the facts MUST tell the limit and what is left, each in its place, and be told of the key.
+#[tokio::test(start_paused = true)]
+async fn a_calibration_is_told_with_its_figures() {
+    let told_facts = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&told_facts);
+    let facts = Facts::to(move |fact: &Fact<'_>| {
+        if let Fact::Calibrated { key, dimension, limit, remaining } = fact {
+            sink.lock().unwrap().push(((*key).to_owned(), *dimension, *limit, *remaining));
+        }
+    });
+    let layer = layer(limits(1_000)).named("provider:a").facts(&facts);
+    let mut limits = told(Dimension::Tokens, 500, 123, secs(9));
+    let window = limits.entry(Dimension::Requests);
+    (window.limit, window.remaining, window.reset) = (Some(60), Some(7), Some(secs(3)));
+    let service = layer.layer(Model { limits, usage: Some(usage(1, 0)), ..Model::default() });
+    whole(&service, call(1)).await.unwrap();
+    let mut told_facts = told_facts.lock().unwrap().clone();
+    told_facts.sort_by_key(|(_, dimension, ..)| *dimension == Dimension::Requests);
+    let a = || "provider:a".to_owned();
+    assert_eq!(told_facts, [(a(), Dimension::Tokens, 500, 123), (a(), Dimension::Requests, 60, 7)]);
+}
+
+/// Scenario: a refusal with a stated wait of a year, and a header that tells a reset in a year.
+/// Expected: nothing MUST be admitted for a day, and then all: what is longer is no rate limit.
+#[tokio::test(start_paused = true)]
+async fn a_stated_year_is_a_day() {
+    let (year, day) = (secs(365 * 24 * 60 * 60), secs(24 * 60 * 60));
+    let stated = fail(Code::RateLimited).with_retry_after(Some(year));
+    let reset = fail(Code::Server).with_limits(told(Dimension::Requests, 60, 0, year));
+    for (failure, frozen) in [(stated, Some(day)), (reset, None)] {
+        let layer = layer(limits(SIXTY));
+        let stage = Stage::new("stage", &Log::default(), [Script::head([Act::Fail(failure)])]);
+        whole(&layer.layer(stage), call(1)).await.unwrap_err();
+        assert_eq!(only(&layer).frozen, frozen);
+        let service = layer.layer(Model::default());
+        assert_eq!(whole(&service, call(1)).await.unwrap_err().retry_after(), Some(day));
+        advance(day - Duration::from_millis(1)).await;
+        whole(&service, impatient(1)).await.unwrap_err();
+        advance(Duration::from_millis(1)).await;
+        whole(&service, impatient(1)).await.unwrap();
+    }
+}
+
+/// Scenario: a call ends in each way there is, where the number at once is tried out; forty are allowed.
+/// Expected: a 429, a 503 and an overload MUST cut the number to three quarters, with whatever status; nothing else MUST:
+/// no other failure of the provider, no refusal of ours, no time that ran out, no caller that went.
+#[tokio::test(start_paused = true)]
+async fn an_overload_and_nothing_else_cuts_the_number_at_once() {
+    let with = |code, status| fail(code).with_status(http::StatusCode::from_u16(status).unwrap());
+    let (cut, same) = (30, 40);
+    let rows = [
+        (fail(Code::RateLimited), cut),
+        (with(Code::RateLimited, 429), cut),
+        (fail(Code::Overloaded), cut),
+        (with(Code::Overloaded, 529), cut),
+        (with(Code::Server, 503), cut),
+        (fail(Code::Server), same),
+        (with(Code::Server, 500), same),
+        (with(Code::Server, 502), same),
+        (with(Code::QuotaExhausted, 429), same),
+        (with(Code::InvalidRequest, 400), same),
+        (with(Code::Authentication, 401), same),
+        (fail(Code::Transport), same),
+        (fail(Code::Connect), same),
+        (fail(Code::Timeout(Clock::FirstOutput)), same),
+        (fail(Code::Timeout(Clock::Total)), same),
+        (Failure::local(Code::CircuitOpen, "refused beneath"), same),
+        (Failure::local(Code::BulkheadFull, "refused beneath"), same),
+        (Failure::local(Code::LimiterFull, "refused beneath"), same),
+    ];
+    let config = RateLimitConfig {
+        max_concurrency: Some(40),
+        adaptive: Some(AdaptiveConfig::default()),
+        ..RateLimitConfig::from_headers()
+    };
+    for (failure, most) in rows {
+        for script in [
+            Script::head([Act::Fail(failure.clone())]),
+            Script::body([Act::Text("a"), Act::Fail(failure.clone())]),
+        ] {
+            let layer = layer(config.clone());
+            whole(&layer.layer(Stage::new("stage", &Log::default(), [script])), call(0)).await.unwrap_err();
+            assert_eq!(only(&layer).max_in_flight, Some(most), "{failure:?}");
+        }
+    }
+    let layer = layer(config);
+    let hang = Script { head: vec![Act::Wait(10)], body: vec![Act::Text("a"), Act::Hang] };
+    let service = layer.layer(Stage::new("stage", &Log::default(), [hang]));
+    for after in [5, 20] {
+        let call = whole(&service, call(0));
+        tokio::time::timeout(Duration::from_millis(after), call).await.unwrap_err();
+    }
+    assert_eq!(only(&layer).max_in_flight, Some(same), "who went away says nothing of the provider");
+}
+
+/// Scenario: the table of defaults in the docs of the room, and the one of its profiles.
+/// Expected: each MUST say what the code does.
+#[test]
+fn the_printed_defaults_are_the_defaults() {
+    let config = RateLimitConfig::default();
+    let secs = |wait: Duration| wait.as_secs();
+    let rows = [
+        format!("| `profile` | `{}` |", word(&config.profile)),
+        format!("| `acquire_timeout` | {} s |", secs(config.acquire_timeout)),
+        format!("| `mode` | `{}` |", word(&config.mode)),
+        format!("| `max_waiting` | {} |", thousands(config.max_waiting as u64)),
+        format!("| `output_guess` | {} |", thousands(config.output_guess.into())),
+        format!(
+            "| `slow_down_share`, `slow_down_for` | {}, {} min |",
+            config.slow_down_share,
+            secs(config.slow_down_for) / 60
+        ),
+        format!(
+            "| `adaptive.min`, `adaptive.backoff` | {}, {} |",
+            { AdaptiveConfig::default().min },
+            AdaptiveConfig::default().backoff
+        ),
+        format!("| `key` | `{}` |", word(&config.key)),
+        format!("| `max_keys` | {} |", thousands(config.max_keys as u64)),
+        "| `burst` | a period's quota, of requests a sixth |".into(),
+        "| `headroom` | none |".into(),
+        "| `adaptive` | off |".into(),
+    ];
+    let docs = include_str!("../src/layers/rate_limit/mod.rs");
+    for row in &rows {
+        assert!(docs.contains(row.as_str()), "{row}");
+    }
+    let table = docs.split("# Defaults").nth(1).unwrap().split("//!\n").next().unwrap();
+    let printed = table.lines().filter(|line| line.starts_with("//! | `")).count();
+    assert_eq!(printed, rows.len(), "a row is not compared");
+    assert!(config.burst.is_none() && config.headroom.is_none() && config.adaptive.is_none());
+    let sixth = layer(RateLimitConfig { requests_per_minute: Some(600), ..limits(1_000) });
+    let capacities: Vec<_> = only(&sixth).levels.iter().map(|level| level.capacity.unwrap()).collect();
+    assert_eq!(capacities, [100, 1_000]);
+}
+
+/// Scenario: the table of guesses in the docs of the profiles.
+/// Expected: each MUST be what a layer of that profile starts from.
+#[test]
+fn the_printed_guesses_are_the_guesses() {
+    use LimitProfile::{Anthropic, Deepseek, Headers, Openai, Unknown};
+    let docs = include_str!("../src/layers/rate_limit/profile.rs");
+    for profile in [Openai, Anthropic, Deepseek, Unknown, Headers] {
+        let key = only(&layer(RateLimitConfig::of(profile)));
+        let limit = |dimension| {
+            let level = key.levels.iter().find(|level| level.dimension == dimension);
+            level.map(|level| thousands(level.limit.unwrap()))
+        };
+        let none = || "–".to_owned();
+        let input = limit(Dimension::InputTokens).map(|input| format!("{input} of input"));
+        let row = format!(
+            "/// | `{}` | {} | {} | {} |",
+            word(&profile),
+            limit(Dimension::Requests).unwrap_or_else(none),
+            limit(Dimension::Tokens).or(input).unwrap_or_else(none),
+            key.max_in_flight.map_or_else(none, |most| most.to_string()),
+        );
+        assert!(docs.contains(&row), "{row}");
+    }
+}
+
+/// A value as the file format writes it.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).unwrap().as_str().unwrap().to_owned()
+}
+
+/// A number as the docs print it.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> =
+        digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group)).collect();
+    groups.join(",")
 }
 
 /// What a random caller does.
