@@ -500,7 +500,7 @@ fn the_doomed_never_wait<L: Limited>(scene: &Scene<'_, L>, key: usize) -> Result
         };
         let at_once = refused.waited.is_zero();
         if !at_once && !refused.moved && scene.slots.is_none() {
-            return Err(format!("{refused:?} waited in vain"));
+            return Err(format!("{} waited in vain: {refused:?}", refused.number));
         }
         if at_once && refused.patient && !refused.moved && wait <= MAX_WAIT {
             return Err(format!("{refused:?} had time enough"));
@@ -639,8 +639,7 @@ proptest! {
 /// Whether some script shows that this does not hold.
 fn is_rejected(holds: impl Fn(&[Act]) -> Result<(), String>) -> bool {
     let config = Config { cases: 3_000, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
-    let verdict = TestRunner::new(config)
-        .run(&acts(), |script| holds(&script).map_err(proptest::test_runner::TestCaseError::fail));
+    let verdict = TestRunner::new(config).run(&acts(), |script| holds(&script).map_err(TestCaseError::fail));
     matches!(verdict, Err(TestError::Fail(..)))
 }
 

@@ -11,6 +11,7 @@ use crate::time::Instant;
 
 use super::bucket::Dry;
 use super::costs::{Ahead, Costs};
+use super::gauge::Gauge;
 use super::ledger::{Answer, Ledger, Level, Recalibrated, Short, Store};
 use super::meter::{Heed, Meter};
 use super::plan::{Plan, Words};
@@ -63,6 +64,11 @@ impl MemoryLedger {
     fn meters(&self) -> impl Iterator<Item = (&Meter, &AtomicU64)> {
         let meters = self.told.get().map_or(&self.plan.meters, |told| &told.meters);
         meters.iter().zip(self.words.all())
+    }
+
+    /// Each dimension without a quota, where anything was told of this key.
+    fn gauges(&self) -> impl Iterator<Item = &(Dimension, Gauge)> {
+        self.told.get().into_iter().flat_map(|told| &told.gauges)
     }
 
     #[inline]
@@ -208,12 +214,7 @@ impl Ledger for MemoryLedger {
             return 1.0;
         }
         let meters = self.meters().map(|(meter, word)| meter.used(word, now));
-        let gauges = self
-            .told
-            .get()
-            .into_iter()
-            .flat_map(|told| &told.gauges)
-            .filter_map(|(_, gauge)| gauge.used(now));
+        let gauges = self.gauges().filter_map(|(_, gauge)| gauge.used(now));
         meters.chain(gauges).fold(0.0, f64::max)
     }
 
@@ -227,12 +228,7 @@ impl Ledger for MemoryLedger {
         let _ = self.special(self.tick(now));
         let now = self.anchor(now);
         let meters = self.meters().map(|(meter, word)| meter.level(word, now));
-        let gauges = self
-            .told
-            .get()
-            .into_iter()
-            .flat_map(|told| &told.gauges)
-            .filter_map(|(dimension, gauge)| gauge.level(*dimension, now));
+        let gauges = self.gauges().filter_map(|(dimension, gauge)| gauge.level(*dimension, now));
         meters.chain(gauges).collect()
     }
 
