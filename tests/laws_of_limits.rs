@@ -44,6 +44,10 @@ const SLOTS: u32 = 2;
 
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
+/// The longest that nobody is polled, in milliseconds: in less than that no bucket which holds one more than the dearest
+/// call asks runs over while its call sleeps.
+const STEP: u64 = 700;
+
 /// For how long a word to slow down halves the rate.
 const SLOW: Duration = Duration::from_secs(20);
 
@@ -72,6 +76,8 @@ enum Act {
 /// What happens to a call.
 #[derive(Clone, Debug)]
 enum What {
+    /// Its head comes, and tells this; it goes on.
+    Head(Told),
     /// It ends, and used so much of what it reserved, in percent.
     End {
         used: u64,
@@ -110,6 +116,7 @@ fn told() -> impl Strategy<Value = Told> {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let what = prop_oneof![
+        2 => told().prop_map(What::Head),
         6 => (0_u64..150, proptest::option::weighted(0.3, told())).prop_map(|(used, told)| What::End { used, told }),
         1 => Just(What::Fail(How::Broken)),
         1 => (1_u64..8).prop_map(|secs| What::Fail(How::Stated(secs))),
@@ -220,10 +227,17 @@ struct Seen {
     /// By key: the numbers of calls, as they came in.
     order: BTreeMap<String, Vec<usize>>,
     /// Those at work, by number.
-    answers: BTreeMap<usize, (String, u64, oneshot::Sender<Answer>)>,
+    answers: BTreeMap<usize, Answer>,
 }
 
-type Answer = (Limits, Result<Usage, Failure>);
+/// How a call at work is answered.
+struct Answer {
+    key: String,
+    cost: u64,
+    head: Option<oneshot::Sender<Result<Limits, Failure>>>,
+    end: oneshot::Sender<Result<Usage, Failure>>,
+}
+
 type Answered = Reply<BoxStream<'static, Result<Event, Failure>>>;
 
 /// Which call it is.
@@ -243,17 +257,20 @@ impl Service<Request> for Inside {
         let extensions = request.extensions().unwrap();
         let key = extensions.get::<Caller>().unwrap().as_str().to_owned();
         let Number(number) = *extensions.get().unwrap();
-        let (sender, answer) = oneshot::channel();
+        let ((head, begins), (end, ends)) = (oneshot::channel(), oneshot::channel());
         let mut seen = self.0.lock().unwrap();
         seen.order.entry(key.clone()).or_default().push(number);
-        seen.answers.insert(number, (key, request.cost().input, sender));
+        let answer = Answer { key, cost: request.cost().input, head: Some(head), end };
+        seen.answers.insert(number, answer);
         async move {
-            let (limits, end) = answer.await.map_err(|_| fail(Code::Transport))?;
             let mut head = Head::of("model");
-            head.limits = limits;
-            let end = Completion::new(Message::text(Role::Assistant, "word"), Stop::End, Some(end?));
-            let events = [Ok(Event::text(0, "word")), Ok(Event::Completed(Box::new(end)))];
-            Ok(Reply::new(head, stream::iter(events).boxed()))
+            head.limits = begins.await.map_err(|_| fail(Code::Transport))??;
+            let completed = async move {
+                let usage = ends.await.map_err(|_| fail(Code::Transport))??;
+                let end = Completion::new(Message::text(Role::Assistant, "word"), Stop::End, Some(usage));
+                Ok(Event::Completed(Box::new(end)))
+            };
+            Ok(Reply::new(head, stream::once(completed).boxed()))
         }
         .boxed_local()
     }
@@ -262,19 +279,27 @@ impl Service<Request> for Inside {
 impl Inside {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         let mut seen = self.0.lock().unwrap();
-        seen.answers.retain(|_, (.., answer)| !answer.is_closed());
+        seen.answers.retain(|_, answer| !answer.end.is_closed());
         seen
     }
 
     /// The numbers of the calls of a key at work.
     fn at_work(&self, key: usize) -> Vec<usize> {
         let seen = self.seen();
-        seen.answers.iter().filter(|(_, (of, ..))| *of == name(key)).map(|(number, _)| *number).collect()
+        seen.answers.iter().filter(|(_, answer)| answer.key == name(key)).map(|(number, _)| *number).collect()
     }
 
-    fn answer(&self, number: usize, with: impl FnOnce(u64) -> Answer) {
-        if let Some((_, cost, answer)) = self.seen().answers.remove(&number) {
-            let _ = answer.send(with(cost));
+    /// The head of a call comes, unless it came before.
+    fn begin(&self, number: usize, with: Result<Limits, Failure>) {
+        let mut seen = self.seen();
+        if let Some(head) = seen.answers.get_mut(&number).and_then(|answer| answer.head.take()) {
+            let _ = head.send(with);
+        }
+    }
+
+    fn end(&self, number: usize, with: impl FnOnce(u64) -> Result<Usage, Failure>) {
+        if let Some(answer) = self.seen().answers.remove(&number) {
+            let _ = answer.end.send(with(answer.cost));
         }
     }
 }
@@ -338,7 +363,9 @@ async fn play<L: Limited>(
             Some(Act::Arrive { key, cost, patient }) => scene.arrives(number, *key, *cost, *patient),
             Some(Act::Happens { key, at, what }) => scene.happens(*key, *at, what),
             Some(Act::Late { ms, key, at }) => {
-                advance(Duration::from_millis(*ms)).await;
+                let (asleep, awake) = (ms % STEP, ms - ms % STEP);
+                scene.pass(awake).await;
+                advance(Duration::from_millis(asleep)).await;
                 scene.happens(*key, *at, &What::End { used: 100, told: None });
                 // The first who was woken is polled alone. Most often that is the answered, and then those whose time is
                 // up find their turn come.
@@ -346,7 +373,7 @@ async fn play<L: Limited>(
                     scene.poll(woken);
                 }
             }
-            Some(Act::Advance(ms)) => advance(Duration::from_millis(*ms)).await,
+            Some(Act::Advance(ms)) => scene.pass(*ms).await,
         }
         scene.drive();
         look(&scene).map_err(|broken| format!("{act:?}: {broken}"))?;
@@ -398,14 +425,28 @@ impl<L: Limited> Scene<'_, L> {
         }
         let moves = !matches!(what, What::End { used: 0..=100, told: None } | What::Fail(How::Broken));
         self.live.iter_mut().filter(|live| live.key == key).for_each(|live| live.moved |= moves);
-        self.inside.answer(at_work[at % at_work.len()], |cost| match what {
-            What::Fail(how) => (Limits::default(), Err(how.failure())),
-            What::End { used, told } => {
-                let usage = Usage { input: cost * used / 100, ..Usage::default() };
-                (told.map(Told::limits).unwrap_or_default(), Ok(usage))
+        let number = at_work[at % at_work.len()];
+        match what {
+            What::Head(told) => self.inside.begin(number, Ok(told.limits())),
+            What::Fail(how) => {
+                self.inside.begin(number, Err(how.failure()));
+                self.inside.end(number, |_| Err(how.failure()));
             }
-            What::Drop => (Limits::default(), Ok(Usage::default())),
-        });
+            What::End { used, told } => {
+                self.inside.begin(number, Ok(told.map(Told::limits).unwrap_or_default()));
+                let used = |cost| Usage { input: cost * used / 100, ..Usage::default() };
+                self.inside.end(number, |cost| Ok(used(cost)));
+            }
+            What::Drop => {}
+        }
+    }
+
+    /// Lets time pass, and polls whoever is woken by it.
+    async fn pass(&mut self, ms: u64) {
+        for from in (0..ms).step_by(STEP as usize) {
+            advance(Duration::from_millis(STEP.min(ms - from))).await;
+            self.drive();
+        }
     }
 
     /// Polls whoever was woken, in the order of arrival, until nobody is: a wake that is lost is a call that hangs.

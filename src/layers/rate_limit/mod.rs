@@ -105,11 +105,14 @@ mod experience;
 mod layer;
 mod learn;
 mod line;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod profile;
 mod reservation;
 mod slots;
 mod snapshot;
 mod state;
+mod sync;
 mod waiting;
 
 pub use adaptive::AdaptiveConfig;
