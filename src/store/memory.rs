@@ -42,18 +42,14 @@ impl Store for Memory {
             Some(plan) if plan.is_of(quotas) => Arc::clone(plan),
             _ => Arc::clone(known.insert(Arc::new(Plan::new(quotas, now)))),
         };
-        MemoryLedger::of(plan, now)
+        let words = Words::new(&plan, plan.tick(now));
+        MemoryLedger { plan, words, told: OnceBox::new() }
     }
 }
 
 // === impl MemoryLedger ===
 
 impl MemoryLedger {
-    fn of(plan: Arc<Plan>, now: Instant) -> Self {
-        let words = Words::new(&plan, plan.tick(now));
-        Self { plan, words, told: OnceBox::new() }
-    }
-
     /// Where what is told of this key is kept.
     fn told(&self) -> &Told {
         self.told.get_or_init(|| Box::new(Told::new(&self.plan)))
@@ -91,8 +87,12 @@ impl MemoryLedger {
     #[inline]
     fn special(&self, now: u64) -> Option<&Told> {
         let told = self.told.get()?;
-        let restore = |end| self.meters().for_each(|(meter, word)| meter.resize(word, 1.0, end));
-        told.special.in_force(now, restore).then_some(told)
+        told.special.in_force(now, |end| self.pace(1.0, end)).then_some(told)
+    }
+
+    /// Lowers every pace to a share from an instant on: what is frozen grows only after that.
+    fn pace(&self, share: f64, from: u64) {
+        self.meters().for_each(|(meter, word)| meter.resize(word, share, from.max(self.frozen())));
     }
 
     #[inline]
@@ -128,16 +128,18 @@ impl MemoryLedger {
     /// The first instant at which every dimension has what is asked.
     fn until(&self, costs: &Costs, ahead: &Ahead, now: u64) -> Result<u64, Short> {
         let special = self.special(now);
+        // A bucket that is full before a freeze is over has run over.
+        let from = now.max(self.frozen());
         let slow_until = self.told.get().and_then(|told| told.special.slow_until());
-        let mut until = now.max(self.frozen());
+        let mut until = from;
         for (meter, word) in self.meters() {
             let (dimension, cost) = (meter.dimension(), costs.of(meter.dimension()));
             if cost > meter.capacity() {
                 return Err(Short::Never { dimension, capacity: meter.capacity().into() });
             }
             let count = u64::from(cost.max(1)) + ahead.of(dimension);
-            let next = slow_until.map(|slow_until| (slow_until, meter.period(1.0)));
-            until = until.max(meter.bucket(word).grown(count, now, next));
+            let next = slow_until.map(|slow_until| (slow_until.max(from), meter.period(1.0)));
+            until = until.max(meter.bucket(word).grown(count, from, next));
         }
         for (dimension, gauge) in special.iter().flat_map(|told| &told.gauges) {
             until = until.max(gauge.until(u64::from(costs.of(*dimension)) + ahead.of(*dimension), now));
@@ -194,6 +196,8 @@ impl Ledger for MemoryLedger {
 
     fn freeze(&self, until: Instant, now: Instant) {
         let (now, until) = (self.tick(now), self.tick(until));
+        // What is paused after a slow time is not to be scaled with it.
+        let _ = self.special(now);
         if let Some(from) = self.told().special.freeze(until, now) {
             self.meters().for_each(|(meter, word)| meter.bucket(word).pause(from, until));
         }
@@ -202,8 +206,7 @@ impl Ledger for MemoryLedger {
     fn slow_down(&self, share: f64, until: Instant, now: Instant) {
         let _ = self.special(self.tick(now));
         if self.told().special.slow_down(share, self.tick(until)) {
-            let now = self.anchor(now);
-            self.meters().for_each(|(meter, word)| meter.resize(word, share, now));
+            self.pace(share, self.tick(now));
         }
     }
 
