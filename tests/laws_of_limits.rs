@@ -302,7 +302,8 @@ impl Inside {
     }
 
     fn end(&self, number: usize, with: impl FnOnce(u64) -> Result<Usage, Failure>) {
-        if let Some(answer) = self.seen().answers.remove(&number) {
+        let answer = self.seen().answers.remove(&number);
+        if let Some(answer) = answer {
             let _ = answer.end.send(with(answer.cost));
         }
     }

@@ -103,20 +103,19 @@ impl<'a> Bucket<'a> {
     /// The same where another period is in force from an instant on, as [`resize`](Self::resize) will have it then.
     pub(super) fn grown(self, count: u64, now: u64, next: Option<(u64, u64)>) -> u64 {
         let period = self.pace.period.load(Ordering::Relaxed);
-        let plain = self.there(count, now, period, next, None);
+        let plain = self.there((count, now), period, next, None);
         let reset_at = self.pace.reset_at.load(Ordering::Relaxed);
         if reset_at >= plain {
             return plain;
         }
         let withheld = self.pace.withheld.load(Ordering::Relaxed);
-        plain.min(reset_at.max(self.there(count, now, period, next, Some((reset_at, withheld)))))
+        plain.min(reset_at.max(self.there((count, now), period, next, Some((reset_at, withheld)))))
     }
 
     /// From when on so many are there, with what is given back at a reset and the period that comes next.
     fn there(
         self,
-        count: u64,
-        now: u64,
+        (count, now): (u64, u64),
         period: u64,
         next: Option<(u64, u64)>,
         reset: Option<(u64, u64)>,
