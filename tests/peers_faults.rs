@@ -9,13 +9,16 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
-use support::{Log, Script, Stage, ask, read, request};
+use futures_util::{FutureExt, Stream, StreamExt};
+use support::{Body, Log, Script, Stage, ask, read, request};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt};
 use watertight::chat::{Event, Reply, Request, Watchers};
 use watertight::failure::{Code, Failure};
-use watertight::layers::bulkhead::{BulkheadConfig, DEFAULT_MAX_CONCURRENT, DEFAULT_MAX_WAIT};
+use watertight::key::{Caller, KeyBy};
+use watertight::layers::bulkhead::{
+    BudgetConfig as Budget, BulkheadConfig, DEFAULT_MAX_CONCURRENT, DEFAULT_MAX_WAIT,
+};
 use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::rate_limit::{Mode, RateLimitConfig};
 use watertight::layers::retry::{Jitter, RetryBudgetConfig, RetryConfig};
@@ -157,42 +160,129 @@ where
     for _ in 0..before {
         kept.push(gate.ready().await.unwrap().call(request()).await);
     }
+    refused_through(gate, &log, request(), kept).await
+}
+
+/// What a call through a retry and a failover over this gate is refused with, while these are kept.
+async fn refused_through<S, E, W, H>(gate: S, log: &Log, request: Request, kept: H) -> Failure
+where
+    S: Service<Request, Response = Reply<E, W>, Error = Failure> + Clone,
+    E: Stream<Item = Result<Event, Failure>> + Unpin,
+    W: Watchers + Unpin,
+{
     let sent = log.calls().len();
     let start = Instant::now();
     let stack = FailoverLayer::new([]).layer(RetryLayer::default().layer(gate));
-    let refused = stack.oneshot(request()).await.unwrap_err();
+    let refused = stack.oneshot(request).await.unwrap_err();
     assert_eq!(log.calls().len(), sent, "{refused:?}: it was sent all the same");
     assert_eq!(start.elapsed(), Duration::ZERO, "{refused:?}: it was tried again");
+    drop(kept);
     refused
 }
 
-/// Scenario: an open breaker, a full bulkhead and a limit used up refuse a call beneath a retry and a failover.
-/// Expected: the refusal MUST come up at once as it is: ours, with its code, the name of who refused, and when to
-/// come back; and nothing MUST be sent.
-#[tokio::test(start_paused = true)]
-async fn every_refusal_comes_up_whole() {
+/// Every refusal of a gate of ours: how it came, who refused, and when to come back where that is known.
+async fn refusals() -> Vec<(&'static str, Failure, Code, Option<Duration>)> {
     let (says, fails) = (|| Script::says("x"), Script::fails(Code::Server));
     let circuit = CircuitBreakerConfig { failures: Some(1), jitter: 0.0, ..CircuitBreakerConfig::default() };
-    let wall = BulkheadConfig { max_concurrent: Some(1), max_waiting: 0, ..BulkheadConfig::default() };
-    let limits = RateLimitConfig {
-        requests_per_minute: Some(1),
-        mode: Mode::Reject,
-        burst: Some(1.0),
-        ..RateLimitConfig::default()
-    };
     let circuit = CircuitBreakerLayer::new(circuit).unwrap().named("provider:a");
-    let wall = BulkheadLayer::new(wall).unwrap().named("provider:a");
-    let limits = TokenAwareRateLimitLayer::new(limits).unwrap().named("provider:a");
-    for (refused, code, wait) in [
-        (refusal(circuit, fails, 1).await, Code::CircuitOpen, Some(Duration::from_secs(30))),
-        (refusal(wall, says(), 1).await, Code::BulkheadFull, None),
-        (refusal(limits, says(), 1).await, Code::LimiterFull, Some(Duration::from_secs(60))),
-    ] {
-        assert_eq!(refused.code(), code);
-        assert!(refused.is_local() && !refused.judgement().retry, "{refused:?}");
-        assert!(refused.message().contains("provider:a"), "{refused:?}");
-        let told = refused.retry_after().unwrap_or_else(|| panic!("{refused:?} says not when"));
-        assert!(wait.is_none_or(|wait| told == wait) && !told.is_zero(), "{refused:?}: {told:?}");
+    let wall = |config| BulkheadLayer::new(config).unwrap().named("provider:a");
+    let limits = |config| TokenAwareRateLimitLayer::new(config).unwrap().named("provider:a");
+    let one = || BulkheadConfig { max_concurrent: Some(1), max_waiting: 0, ..BulkheadConfig::default() };
+    let slot = || RateLimitConfig { max_concurrency: Some(1), ..RateLimitConfig::from_headers() };
+    let used_up =
+        RateLimitConfig { requests_per_minute: Some(1), mode: Mode::Reject, burst: Some(1.0), ..slot() };
+    let used_up = RateLimitConfig { max_concurrency: None, ..used_up };
+    let budget = BulkheadConfig {
+        budget: Some(Budget { tokens: 1, strict: false, ..Budget::default() }),
+        max_concurrent: None,
+        ..one()
+    };
+    let (limiter, bulkhead) = (Code::LimiterFull, Code::BulkheadFull);
+    let secs = |secs| Some(Duration::from_secs(secs));
+    vec![
+        ("an open circuit", refusal(circuit, fails, 1).await, Code::CircuitOpen, secs(30)),
+        ("a full bulkhead", refusal(wall(one()), says(), 1).await, bulkhead, None),
+        ("a spent budget", refusal(wall(budget), says(), 1).await, Code::BudgetExhausted, None),
+        ("a limit used up", refusal(limits(used_up), says(), 1).await, limiter, secs(60)),
+        (
+            "a limiter that lacks only a slot",
+            refusal(limits(RateLimitConfig { mode: Mode::Reject, ..slot() }), says(), 1).await,
+            limiter,
+            secs(1),
+        ),
+        (
+            "a limiter's full line",
+            full_line(limits(RateLimitConfig { max_waiting: 1, ..slot() })).await,
+            limiter,
+            secs(1),
+        ),
+        (
+            "a bulkhead's full line",
+            full_line(wall(BulkheadConfig { max_waiting: 1, ..one() })).await,
+            bulkhead,
+            None,
+        ),
+        (
+            "too many keys of a limiter",
+            too_many_keys(limits(RateLimitConfig { key: KeyBy::Caller, max_keys: 1, ..slot() })).await,
+            limiter,
+            secs(1),
+        ),
+        (
+            "too many keys of a bulkhead",
+            too_many_keys(wall(BulkheadConfig { key: KeyBy::Caller, max_keys: 1, ..one() })).await,
+            bulkhead,
+            secs(1),
+        ),
+    ]
+}
+
+/// What a call is refused with where one is at work and one waits for its slot.
+async fn full_line<S, W>(gate: impl Layer<Stage, Service = S>) -> Failure
+where
+    S: Service<Request, Response = Reply<Body, W>, Error = Failure> + Clone,
+    W: Watchers + Unpin,
+{
+    let log = Log::default();
+    let service = gate.layer(Stage::new("a", &log, [Script::says("x")]));
+    let held = service.clone().oneshot(request()).await.unwrap();
+    let mut waiting = Box::pin(service.clone().oneshot(request()));
+    assert!(waiting.as_mut().now_or_never().is_none(), "there is a place in line");
+    refused_through(service, &log, request(), (held, waiting)).await
+}
+
+/// What a call is refused with where each key that may be is in use.
+async fn too_many_keys<S, W>(gate: impl Layer<Stage, Service = S>) -> Failure
+where
+    S: Service<Request, Response = Reply<Body, W>, Error = Failure> + Clone,
+    W: Watchers + Unpin,
+{
+    let log = Log::default();
+    let service = gate.layer(Stage::new("a", &log, [Script::says("x")]));
+    let mut held = Vec::new();
+    // The map is in parts, each of which holds a key at least.
+    for caller in 0..10_000 {
+        let request = request().attach(Caller::new(format!("caller-{caller}")));
+        match service.clone().oneshot(request.clone()).await {
+            Ok(reply) => held.push(reply),
+            Err(_) => return refused_through(service, &log, request, held).await,
+        }
+    }
+    panic!("as many keys as one likes");
+}
+
+/// Scenario: an open breaker, a bulkhead and a limiter refuse a call beneath a retry and a failover, for each reason
+/// that they have: no slot, no place in line, a quota or a budget used up, too many keys.
+/// Expected: the refusal MUST come up at once as it is: ours, with its code, the name of who refused, and when to
+/// come back, which is never at once; and nothing MUST be sent.
+#[tokio::test(start_paused = true)]
+async fn every_refusal_comes_up_whole() {
+    for (what, refused, code, wait) in refusals().await {
+        assert_eq!(refused.code(), code, "{what}");
+        assert!(refused.is_local() && !refused.judgement().retry, "{what}: {refused:?}");
+        assert!(refused.message().contains("provider:a"), "{what}: {refused:?}");
+        let told = refused.retry_after().unwrap_or_else(|| panic!("{what}: {refused:?} says not when"));
+        assert!(wait.is_none_or(|wait| told == wait) && !told.is_zero(), "{what}: {told:?}");
     }
 }
 

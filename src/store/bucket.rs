@@ -19,15 +19,6 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// The last instant a word may come to: two centuries of debt. What is added to it when a call asks must not wrap it.
 const LAST: u64 = 1 << 63;
 
-/// Why a bucket did not give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dry {
-    /// Not before this instant.
-    Until(u64),
-    /// It can never hold as much.
-    Never,
-}
-
 /// One dimension's quota. Instants are nanoseconds since [`ORIGIN`] was, and given as arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket<'a> {
@@ -49,22 +40,13 @@ impl<'a> Bucket<'a> {
         self.pace.capacity()
     }
 
-    /// Takes so many. Nothing may cost nothing, but an empty bucket lets nothing pass.
+    /// Takes so many, if they are there. Nothing may cost nothing, but an empty bucket lets nothing pass.
     #[inline]
-    pub(super) fn take(self, cost: u32, now: u64) -> Result<(), Dry> {
+    pub(super) fn take(self, cost: u32, now: u64) -> bool {
         self.look(now);
         let capacity = self.capacity();
-        if cost > capacity {
-            return Err(Dry::Never);
-        }
-        let Some(cost) = NonZeroU32::new(cost) else {
-            return if self.remaining(now) > 0 { Ok(()) } else { Err(Dry::Until(self.until(1, now))) };
-        };
-        if decide(self.word, self.pace.period.load(Ordering::Relaxed), capacity, cost, now) {
-            Ok(())
-        } else {
-            Err(Dry::Until(self.until(u64::from(cost.get()), now)))
-        }
+        let Some(asked) = NonZeroU32::new(cost) else { return self.remaining(now) > 0 };
+        cost <= capacity && decide(self.word, self.pace.period.load(Ordering::Relaxed), capacity, asked, now)
     }
 
     /// Gives so many back. No clock is needed: what was taken stands in the word.
@@ -95,12 +77,8 @@ impl<'a> Bucket<'a> {
         u64::from(self.capacity()).saturating_sub(missing).try_into().unwrap_or(u32::MAX)
     }
 
-    /// From when on so many are there, if nobody else takes any. More than it holds counts as the last of several.
-    pub(super) fn until(self, count: u64, now: u64) -> u64 {
-        self.grown(count, now, None)
-    }
-
-    /// The same where another period is in force from an instant on, as [`resize`](Self::resize) will have it then.
+    /// From when on so many are there, if nobody else takes any, and more than it holds as the last of several; where
+    /// another period is in force from an instant on, as [`resize`](Self::resize) will have it then.
     pub(super) fn grown(self, count: u64, now: u64, next: Option<(u64, u64)>) -> u64 {
         let plain = self.there(count, now, next, None);
         let reset_at = self.pace.reset_at.load(Ordering::Relaxed);

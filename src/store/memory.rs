@@ -8,8 +8,8 @@ use once_cell::race::OnceBox;
 use crate::chat::{Dimension, Limits};
 use crate::time::Instant;
 
-use super::bucket::Dry;
 use super::costs::{Ahead, Costs};
+use super::gauge::Gauge;
 use super::ledger::{Answer, Ledger, Level, Recalibrated, Short, Store};
 use super::meter::{Heed, Meter};
 use super::plan::{Plan, Words};
@@ -40,18 +40,14 @@ impl Store for Memory {
             Some(plan) if plan.is_of(quotas) => Arc::clone(plan),
             _ => Arc::clone(known.insert(Arc::new(Plan::new(quotas, now)))),
         };
-        MemoryLedger::of(plan, now)
+        let words = Words::new(&plan, plan.tick(now));
+        MemoryLedger { plan, words, told: OnceBox::new() }
     }
 }
 
 // === impl MemoryLedger ===
 
 impl MemoryLedger {
-    fn of(plan: Arc<Plan>, now: Instant) -> Self {
-        let words = Words::new(&plan, plan.tick(now));
-        Self { plan, words, told: OnceBox::new() }
-    }
-
     /// Where what is told of this key is kept.
     fn told(&self) -> &Told {
         self.told.get_or_init(|| Box::new(Told::new(&self.plan)))
@@ -64,9 +60,9 @@ impl MemoryLedger {
         meters.iter().zip(self.words.all())
     }
 
-    #[inline]
-    fn tick(&self, at: Instant) -> u64 {
-        self.plan.tick(at)
+    /// Each dimension without a quota, where anything was told of this key.
+    fn gauges(&self) -> impl Iterator<Item = &(Dimension, Gauge)> {
+        self.told.get().into_iter().flat_map(|told| &told.gauges)
     }
 
     /// Until when nothing is admitted, or was.
@@ -77,38 +73,38 @@ impl MemoryLedger {
 
     /// The instant from which a bucket grows: now, or the end of a freeze.
     fn anchor(&self, now: Instant) -> u64 {
-        self.tick(now).max(self.frozen())
+        self.plan.tick(now).max(self.frozen())
     }
 
     /// What is out of the ordinary, if anything is in force. What is over is ended first.
     #[inline]
     fn special(&self, now: u64) -> Option<&Told> {
         let told = self.told.get()?;
-        let restore = |end| self.meters().for_each(|(meter, word)| meter.resize(word, 1.0, end));
-        told.special.in_force(now, restore).then_some(told)
+        told.special.in_force(now, |end| self.pace(1.0, end)).then_some(told)
+    }
+
+    /// Lowers every pace to a share from an instant on: what is frozen grows only after that.
+    fn pace(&self, share: f64, from: u64) {
+        self.meters().for_each(|(meter, word)| meter.resize(word, share, from.max(self.frozen())));
     }
 
     #[inline]
-    fn take(&self, costs: &Costs, now: u64) -> Result<(), Dry> {
+    fn take(&self, costs: &Costs, now: u64) -> bool {
         let special = self.special(now);
-        if let Some(told) = special
-            && now < told.special.frozen()
-        {
-            return Err(Dry::Until(told.special.frozen()));
+        if special.is_some_and(|told| now < told.special.frozen()) {
+            return false;
         }
         for (at, (meter, word)) in self.meters().enumerate() {
-            if let Err(dry) = meter.bucket(word).take(costs.of(meter.dimension()), now) {
+            if !meter.bucket(word).take(costs.of(meter.dimension()), now) {
                 self.put_back(at, costs);
-                return Err(dry);
+                return false;
             }
         }
-        if let Some(told) = special
-            && let Err(until) = told.take(costs, now)
-        {
+        let taken = special.is_none_or(|told| told.take(costs, now));
+        if !taken {
             self.put_back(usize::MAX, costs);
-            return Err(Dry::Until(until));
         }
-        Ok(())
+        taken
     }
 
     #[inline]
@@ -131,16 +127,18 @@ impl MemoryLedger {
     /// The first instant at which every dimension has what is asked.
     fn until(&self, costs: &Costs, ahead: &Ahead, now: u64) -> Result<u64, Short> {
         let special = self.special(now);
+        // A bucket that is full before a freeze is over has run over.
+        let from = now.max(self.frozen());
         let slow_until = self.told.get().and_then(|told| told.special.slow_until());
-        let mut until = now.max(self.frozen());
+        let mut until = from;
         for (meter, word) in self.meters() {
             let (dimension, cost) = (meter.dimension(), costs.of(meter.dimension()));
             if cost > meter.capacity() {
                 return Err(Short::Never { dimension, capacity: meter.capacity().into() });
             }
             let count = u64::from(cost.max(1)) + ahead.of(dimension);
-            let next = slow_until.map(|slow_until| (slow_until, meter.period(1.0)));
-            until = until.max(meter.bucket(word).grown(count, now, next));
+            let next = slow_until.map(|slow_until| (slow_until.max(from), meter.period(1.0)));
+            until = until.max(meter.bucket(word).grown(count, from, next));
         }
         for (dimension, gauge) in special.iter().flat_map(|told| &told.gauges) {
             until = until.max(gauge.until(u64::from(costs.of(*dimension)) + ahead.of(*dimension), now));
@@ -152,18 +150,16 @@ impl MemoryLedger {
 impl Ledger for MemoryLedger {
     #[inline]
     fn reserve(&self, costs: &Costs, now: Instant) -> Answer<Result<(), Short>> {
-        let tick = self.tick(now);
-        Answer::Now(match self.take(costs, tick) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(match self.until(costs, &Ahead::default(), tick) {
-                Ok(until) => Short::Until(self.plan.instant(until)),
-                Err(never) => never,
-            }),
-        })
+        let tick = self.plan.tick(now);
+        if self.take(costs, tick) {
+            return Answer::Now(Ok(()));
+        }
+        let until = self.until(costs, &Ahead::default(), tick);
+        Answer::Now(Err(until.map_or_else(|never| never, |until| Short::Until(self.plan.instant(until)))))
     }
 
     fn promise(&self, costs: &Costs, ahead: &Ahead, now: Instant) -> Result<Instant, Short> {
-        self.until(costs, ahead, self.tick(now)).map(|until| self.plan.instant(until))
+        self.until(costs, ahead, self.plan.tick(now)).map(|until| self.plan.instant(until))
     }
 
     #[inline]
@@ -183,7 +179,7 @@ impl Ledger for MemoryLedger {
     }
 
     fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated> {
-        let _ = self.special(self.tick(now));
+        let _ = self.special(self.plan.tick(now));
         let own = self.told();
         let (heed, now) = (Heed { headroom, share: own.special.share() }, self.anchor(now));
         // A limit of zero is a mistake, and takes the figures beside it along.
@@ -196,33 +192,29 @@ impl Ledger for MemoryLedger {
     }
 
     fn freeze(&self, until: Instant, now: Instant) {
-        let (now, until) = (self.tick(now), self.tick(until));
+        let (now, until) = (self.plan.tick(now), self.plan.tick(until));
+        // What is paused after a slow time is not to be scaled with it.
+        let _ = self.special(now);
         if let Some(from) = self.told().special.freeze(until, now) {
             self.meters().for_each(|(meter, word)| meter.bucket(word).pause(from, until));
         }
     }
 
     fn slow_down(&self, share: f64, until: Instant, now: Instant) {
-        let _ = self.special(self.tick(now));
-        if self.told().special.slow_down(share, self.tick(until)) {
-            let now = self.anchor(now);
-            self.meters().for_each(|(meter, word)| meter.resize(word, share, now));
+        let _ = self.special(self.plan.tick(now));
+        if self.told().special.slow_down(share, self.plan.tick(until)) {
+            self.pace(share, self.plan.tick(now));
         }
     }
 
     fn used(&self, now: Instant) -> f64 {
-        let now = self.tick(now);
+        let now = self.plan.tick(now);
         let _ = self.special(now);
         if now < self.frozen() {
             return 1.0;
         }
         let meters = self.meters().map(|(meter, word)| meter.used(word, now));
-        let gauges = self
-            .told
-            .get()
-            .into_iter()
-            .flat_map(|told| &told.gauges)
-            .filter_map(|(_, gauge)| gauge.used(now));
+        let gauges = self.gauges().filter_map(|(_, gauge)| gauge.used(now));
         meters.chain(gauges).fold(0.0, f64::max)
     }
 
@@ -233,25 +225,20 @@ impl Ledger for MemoryLedger {
     }
 
     fn levels(&self, now: Instant) -> Vec<Level> {
-        let _ = self.special(self.tick(now));
+        let _ = self.special(self.plan.tick(now));
         let now = self.anchor(now);
         let meters = self.meters().map(|(meter, word)| meter.level(word, now));
-        let gauges = self
-            .told
-            .get()
-            .into_iter()
-            .flat_map(|told| &told.gauges)
-            .filter_map(|(dimension, gauge)| gauge.level(*dimension, now));
+        let gauges = self.gauges().filter_map(|(dimension, gauge)| gauge.level(*dimension, now));
         meters.chain(gauges).collect()
     }
 
     fn frozen_until(&self, now: Instant) -> Option<Instant> {
         let frozen = self.frozen();
-        (self.tick(now) < frozen).then(|| self.plan.instant(frozen))
+        (self.plan.tick(now) < frozen).then(|| self.plan.instant(frozen))
     }
 
     fn is_as_new(&self, now: Instant) -> bool {
-        let now = self.tick(now);
+        let now = self.plan.tick(now);
         self.special(now).is_none() && self.meters().all(|(meter, word)| meter.is_as_new(word, now))
     }
 }

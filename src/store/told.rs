@@ -42,16 +42,16 @@ impl Told {
         }
     }
 
-    /// Takes what a call costs from every gauge, or from none and says when the figure is over.
+    /// Takes what a call costs from every gauge, or from none.
     #[cold]
-    pub(super) fn take(&self, costs: &Costs, now: u64) -> Result<(), u64> {
+    pub(super) fn take(&self, costs: &Costs, now: u64) -> bool {
         for (at, (dimension, gauge)) in self.gauges.iter().enumerate() {
-            if let Err(until) = gauge.take(costs.of(*dimension), now) {
+            if gauge.take(costs.of(*dimension), now).is_err() {
                 self.gauges[..at].iter().for_each(|(of, gauge)| gauge.change(costs.of(*of).into()));
-                return Err(until);
+                return false;
             }
         }
-        Ok(())
+        true
     }
 
     /// Changes what every gauge shows, where anything was told.

@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::ConfigError;
 
+/// The fewest calls in flight: one. With none there would be no call to learn from that the provider is well again; it is
+/// the floor of every limit found by trying, as of a congestion window.
+const DEFAULT_MIN: u32 = 1;
+
 /// What is left of the number after an overload: three quarters, a cut that a few rounds make up for.
 const DEFAULT_BACKOFF: f64 = 0.75;
 
@@ -47,7 +51,7 @@ impl AdaptiveConfig {
 
 impl Default for AdaptiveConfig {
     fn default() -> Self {
-        Self { min: 1, backoff: DEFAULT_BACKOFF, late_first_output: None }
+        Self { min: DEFAULT_MIN, backoff: DEFAULT_BACKOFF, late_first_output: None }
     }
 }
 

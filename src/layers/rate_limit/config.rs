@@ -63,7 +63,7 @@ pub struct RateLimitConfig {
     pub max_concurrency: Option<u32>,
     /// The most a minute's bucket holds, as a share of the minute's quota, in (0, 1]; `None` is all of it, and of
     /// requests a sixth. Where a provider counts by a window that slides, this and the rate together must stay within
-    /// its quota: 96 % of it as the rate, and a burst of 4 %.
+    /// its quota: 97 % of it as the rate, and a burst of 2 %.
     #[serde(with = "crate::off")]
     pub burst: Option<f64>,
     /// How full the buckets are at first, as a share, in (0, 1]; `None` is full.

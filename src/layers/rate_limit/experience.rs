@@ -1,5 +1,6 @@
 //! What calls taught, for all to read without a lock.
 
+use std::num::NonZeroU32;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -52,15 +53,15 @@ impl Experience {
         u32::try_from(corrected).unwrap_or(u32::MAX).max(input.min(1))
     }
 
-    /// Learns what a call used. `estimated` is its input where we estimated that.
-    pub(super) fn learn(&self, estimated: Option<u32>, input: u64, output: u64) {
+    /// Learns what a call used. `estimated` is its input where we estimated that, as it was before it was corrected.
+    pub(super) fn learn(&self, estimated: Option<NonZeroU32>, input: u64, output: u64) {
         let lessons = self.0.get_or_init(Box::default);
         // Another call is just being learnt from: one sample less does no harm, a wait would.
         let Ok(mut learner) = lessons.learner.try_lock() else { return };
         if learner.output(output) {
             lessons.usual.store(learner.usual_output().unwrap_or(0), Ordering::Relaxed);
         }
-        let moved = estimated.is_some_and(|estimated| learner.input(estimated.into(), input));
+        let moved = estimated.is_some_and(|estimated| learner.input(u64::from(estimated.get()), input));
         if moved {
             lessons.factor.store(parts(learner.factor()), Ordering::Relaxed);
         }

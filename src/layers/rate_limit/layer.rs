@@ -146,7 +146,8 @@ impl<K: Store> RateLimit<K> {
             State::new(Arc::clone(&keys.terms), name, ledger)
         });
         made.map_err(|full| {
-            let failure = Failure::local(Code::LimiterFull, full.message()).with_retry_after(Some(COME_BACK));
+            let words = format!("rate limit `{}`: {}", keys.terms.name, full.message());
+            let failure = Failure::local(Code::LimiterFull, words).with_retry_after(Some(COME_BACK));
             let call = request.call().id;
             keys.terms.facts.emit(&Fact::Refused {
                 call,

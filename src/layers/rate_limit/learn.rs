@@ -71,12 +71,13 @@ impl Learner {
         None
     }
 
-    /// An input estimated at so much had so much. Ten in a row that are off on the same side move the factor by what
-    /// they were off. Whether it moved.
+    /// An input estimated at so much, before any correction, had so much. Ten in a row that the factor leaves off on the
+    /// same side give a new one. It is theirs alone: a call that was sent before the factor moved is not corrected for
+    /// twice. Whether it moved.
     pub(super) fn input(&mut self, estimated: u64, used: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let ratio = |used: u64, estimated: u64| used as f64 / estimated.max(1) as f64;
-        let off = ratio(used, estimated);
+        let off = ratio(used, estimated) / self.factor;
         let side = i32::from(off > 1.0 + OFF) - i32::from(off < 1.0 - OFF);
         if side == 0 || self.row.signum() == -side {
             (self.row, self.estimated, self.used) = (0, 0, 0);
@@ -90,7 +91,7 @@ impl Learner {
         if self.row.unsigned_abs() < ROW {
             return false;
         }
-        self.factor = (self.factor * ratio(self.used, self.estimated)).clamp(FACTOR.0, FACTOR.1);
+        self.factor = ratio(self.used, self.estimated).clamp(FACTOR.0, FACTOR.1);
         (self.row, self.estimated, self.used) = (0, 0, 0);
         true
     }
@@ -146,8 +147,9 @@ mod tests {
         assert_eq!(learner.usual_output(), Some(111));
     }
 
-    /// Scenario: nine estimates too low by half and one right; ten too low; ten too high; ten by turns.
-    /// Expected: only ten in a row on one side MUST move the factor, by what they were off.
+    /// Scenario: nine estimates too low by half and one right; ten too low, and twenty more that were made before the
+    /// factor moved; ten that are right as they are; ten by turns.
+    /// Expected: only ten in a row that the factor leaves off on one side MUST move it, to what would have been right.
     #[test]
     fn ten_in_a_row_move_the_factor() {
         let mut learner = Learner::new();
@@ -156,7 +158,9 @@ mod tests {
         assert!((learner.factor() - 1.0).abs() < 1e-9);
         (0..10).for_each(|_| _ = learner.input(100, 200));
         assert!((learner.factor() - 2.0).abs() < 1e-9);
-        (0..10).for_each(|_| _ = learner.input(200, 100));
+        (0..20).for_each(|_| _ = learner.input(100, 200));
+        assert!((learner.factor() - 2.0).abs() < 1e-9);
+        (0..10).for_each(|_| _ = learner.input(100, 100));
         assert!((learner.factor() - 1.0).abs() < 1e-9);
         (0..40).for_each(|n| _ = learner.input(200, if n % 2 == 0 { 100 } else { 400 }));
         assert!((learner.factor() - 1.0).abs() < 1e-9);

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -17,6 +16,8 @@ use tokio::sync::{Mutex as FairMutex, Notify, OwnedMutexGuard};
 
 use crate::failure::Failure;
 use crate::store::{Ahead, Costs};
+
+use super::sync::{AtomicUsize, Ordering};
 
 /// The line of one key. Where nobody ever had to wait it is two words.
 #[derive(Debug, Default)]

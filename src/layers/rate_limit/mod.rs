@@ -48,6 +48,9 @@
 //! | `slow_down_share`, `slow_down_for` | 0.5, 1 min | below whatever the traffic had grown from |
 //! | `headroom` | none | set 4 % where others use the same quota unseen |
 //! | `adaptive` | off | for providers that tell nothing: [`AdaptiveConfig`] |
+//! | `adaptive.min`, `adaptive.backoff` | 1, 0.75 | one call must be left to learn from; a few rounds make up for a cut |
+//! | `key` | `nothing` | one account with the provider is one key |
+//! | `max_keys` | 1,000,000 | some 200 MB at the worst; keys as good as fresh make room |
 //!
 //! A provider that counts a window that slides takes no full bucket beside a full rate: declare 97 % of its quota, and
 //! a `burst` of 2 %. A request travels before it is counted, so a `burst` of 95 % suits a bucket.
@@ -102,11 +105,14 @@ mod experience;
 mod layer;
 mod learn;
 mod line;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod profile;
 mod reservation;
 mod slots;
 mod snapshot;
 mod state;
+mod sync;
 mod waiting;
 
 pub use adaptive::AdaptiveConfig;

@@ -7,10 +7,45 @@ use super::config::RateLimitConfig;
 /// How the ids of Claude Haiku 3.5 read, there and on other clouds.
 const CHARGED: [&str; 2] = ["claude-3-5-haiku", "claude-haiku-3-5"];
 
+/// OpenAI, requests a minute: 500, what its lowest paid tier has for its large models by its own table of limits.
+const OPENAI_REQUESTS: u32 = 500;
+
+/// OpenAI, tokens a minute: a million. Its lowest paid tiers have from half of that to twice as much, by model; each
+/// answer tells the true figure, so that one guess in their middle is wrong for a call or two.
+const OPENAI_TOKENS: u32 = 1_000_000;
+
+/// Anthropic, requests a minute: 400. Its tiers have from 50 to 4,000; its answers tell which, and at this guess a small
+/// account meets its limit within seconds and a large one is not held up for long.
+const ANTHROPIC_REQUESTS: u32 = 400;
+
+/// Anthropic, input tokens a minute: 400,000, a thousand for each request, which is a conversation of a few turns. Its
+/// paid tiers have from 30,000 to some millions, by model, and its answers tell which.
+const ANTHROPIC_INPUT: u32 = 400_000;
+
+/// DeepSeek, requests a minute: 300. It publishes no rate and slows answers down instead; ten calls in flight of two
+/// seconds each, the shortest that are usual, are as many.
+const DEEPSEEK_REQUESTS: u32 = 300;
+
+/// DeepSeek, tokens a minute: 500,000, some 1,700 for each request, so that either of the two may be met first. It tells
+/// neither, and the figure is ours.
+const DEEPSEEK_TOKENS: u32 = 500_000;
+
+/// DeepSeek, calls in flight: 10. It queues what it cannot serve and keeps the connection alive meanwhile, so that more
+/// calls at once only wait longer there. The figure is ours.
+const DEEPSEEK_IN_FLIGHT: u32 = 10;
+
+/// A provider we know nothing of, requests a minute: 500, as the lowest paid tier of the largest, whose interface most
+/// others copy.
+const UNKNOWN_REQUESTS: u32 = 500;
+
+/// A provider we know nothing of, calls in flight: 50. At ten seconds a call that is 300 a minute, below the rate, and
+/// no more than a server of one's own usually takes at once. The figure is ours.
+const UNKNOWN_IN_FLIGHT: u32 = 50;
+
 /// What is guessed of a provider until it is declared, or told by headers: starting points of ours, of November 2026.
 ///
-/// They are below what a paying account of the lowest common tier has, so that a limit nobody declared seldom refuses
-/// what the provider would take. A header raises them, as it lowers them.
+/// They are near what a paying account of a low tier has, so that a limit nobody declared seldom refuses what the
+/// provider would take. A header raises them, as it lowers them.
 ///
 /// | | requests a minute | tokens a minute | in flight | cache reads |
 /// |---|--:|--:|--:|---|
@@ -68,12 +103,19 @@ impl LimitProfile {
     pub(super) fn guesses(self) -> Guesses {
         let none = Guesses::default();
         match self {
-            Self::Openai => Guesses { requests: Some(500), tokens: Some(1_000_000), ..none },
-            Self::Anthropic => Guesses { requests: Some(400), input_tokens: Some(400_000), ..none },
-            Self::Deepseek => {
-                Guesses { requests: Some(300), tokens: Some(500_000), in_flight: Some(10), ..none }
+            Self::Openai => Guesses { requests: Some(OPENAI_REQUESTS), tokens: Some(OPENAI_TOKENS), ..none },
+            Self::Anthropic => {
+                Guesses { requests: Some(ANTHROPIC_REQUESTS), input_tokens: Some(ANTHROPIC_INPUT), ..none }
             }
-            Self::Unknown => Guesses { requests: Some(500), in_flight: Some(50), ..none },
+            Self::Deepseek => Guesses {
+                requests: Some(DEEPSEEK_REQUESTS),
+                tokens: Some(DEEPSEEK_TOKENS),
+                in_flight: Some(DEEPSEEK_IN_FLIGHT),
+                ..none
+            },
+            Self::Unknown => {
+                Guesses { requests: Some(UNKNOWN_REQUESTS), in_flight: Some(UNKNOWN_IN_FLIGHT), ..none }
+            }
             Self::Groq | Self::Headers => none,
         }
     }

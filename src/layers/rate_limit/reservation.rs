@@ -161,8 +161,7 @@ impl<K: Store> Observer for Reservation<K> {
         state.ledger.settle(&self.price.costs, &self.used(how), now);
         match how {
             End::Completed(Some(usage)) => {
-                let estimated = (!self.price.counted).then_some(self.price.costs.input);
-                state.experience.learn(estimated, usage.input, usage.output);
+                state.experience.learn(self.price.estimated, usage.input, usage.output);
             }
             End::Failed(failure) => self.heed(failure),
             End::Completed(None) | End::Abandoned => {}

@@ -1,9 +1,9 @@
 //! Calls in flight, and how many there may be.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::adaptive::{Adaptive, AdaptiveConfig};
+use super::sync::{AtomicU32, Ordering};
 
 /// No limit.
 const ANY: u32 = u32::MAX;

@@ -1,9 +1,10 @@
 //! What is known of one key: its account, its line, its calls in flight, what they taught.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{Ask, CallId, Cost, Dimension, Limits};
+use crate::chat::{Ask, CallId, Dimension, Limits};
 use crate::event::{Fact, Facts};
 use crate::failure::{Code, Failure};
 use crate::keyed::Idle;
@@ -47,8 +48,8 @@ pub(super) struct State<L> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Price {
     pub(super) costs: Costs,
-    /// Whether its input was counted, and not estimated.
-    pub(super) counted: bool,
+    /// Its input where that was not counted, as it was estimated before anything corrected it.
+    pub(super) estimated: Option<NonZeroU32>,
     /// Whether input read from a cache is charged.
     pub(super) charges_cache: bool,
 }
@@ -115,15 +116,21 @@ impl<L> State<L> {
 impl<L: Ledger> State<L> {
     /// What a call takes. An estimate is corrected by what calls taught; what was counted is not.
     pub(super) fn price<R: Ask>(&self, request: &R) -> Price {
-        let (cost, counted) = request.counted().map_or_else(|| (request.cost(), false), |cost| (cost, true));
+        let small = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let (cost, estimated) = match request.counted() {
+            Some(cost) => (cost, None),
+            None => {
+                let cost = request.cost();
+                (cost, NonZeroU32::new(small(cost.input)))
+            }
+        };
+        let input = estimated.map_or_else(|| small(cost.input), |input| self.corrected(input.get()));
         let charges_cache = self.terms.config.charges_cache_reads(request);
-        Price { costs: self.costs(cost, counted), counted, charges_cache }
+        Price { costs: self.costs(input, cost.output), estimated, charges_cache }
     }
 
-    fn costs(&self, cost: Cost, counted: bool) -> Costs {
-        let input = u32::try_from(cost.input).unwrap_or(u32::MAX);
-        let input = if counted { input } else { self.experience.corrected(input) };
-        let cap = cost.output.map(|output| u32::try_from(output).unwrap_or(u32::MAX));
+    fn costs(&self, input: u32, most: Option<u64>) -> Costs {
+        let cap = most.map(|output| u32::try_from(output).unwrap_or(u32::MAX));
         let usual = self.experience.usual_output();
         let learned = usual.unwrap_or(0).min(cap.unwrap_or(u32::MAX));
         let both = match (self.terms.config.reserves(), cap) {
@@ -137,9 +144,18 @@ impl<L: Ledger> State<L> {
         Costs { requests: 1, input, output, tokens: input.saturating_add(both) }
     }
 
-    /// A guessed output, held so small that it fits a full bucket beside its input.
-    fn fitting(&self, output: u32, input: u32) -> u32 {
-        output.min(self.room(Dimension::Tokens, input)).min(self.room(Dimension::TokensPerDay, input))
+    /// An estimate, corrected; but what fits a full bucket is not kept out for good by what other calls taught.
+    fn corrected(&self, input: u32) -> u32 {
+        let corrected = self.experience.corrected(input);
+        if corrected <= input {
+            return corrected;
+        }
+        self.fitting(corrected, 0).min(self.room(Dimension::InputTokens, 0)).max(input)
+    }
+
+    /// A guess, held so small that it fits a full bucket beside what is known.
+    fn fitting(&self, guess: u32, known: u32) -> u32 {
+        guess.min(self.room(Dimension::Tokens, known)).min(self.room(Dimension::TokensPerDay, known))
     }
 
     /// What a full bucket holds beside so many.

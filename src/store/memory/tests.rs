@@ -17,7 +17,9 @@ fn costs(requests: u32, tokens: u32) -> Costs {
 }
 
 fn ledger_of(quotas: &[Quota], now: Instant) -> MemoryLedger {
-    MemoryLedger::of(Arc::new(Plan::new(quotas, now)), now)
+    let plan = Arc::new(Plan::new(quotas, now));
+    let words = Words::new(&plan, plan.tick(now));
+    MemoryLedger { plan, words, told: OnceBox::new() }
 }
 
 fn ask(ledger: &MemoryLedger, costs: Costs, now: Instant) -> Result<(), Short> {
@@ -136,7 +138,7 @@ proptest! {
 fn a_ledger_that_keeps_the_half_is_rejected() {
     let take = |ledger: &MemoryLedger, at: usize, costs: Costs, now| {
         let (meter, word) = ledger.meters().nth(at).unwrap();
-        meter.bucket(word).take(costs.of(meter.dimension()), ledger.tick(now)).is_ok()
+        meter.bucket(word).take(costs.of(meter.dimension()), ledger.plan.tick(now))
     };
     let keeps = |ledger: &MemoryLedger, costs, now| (0..3).all(|at| take(ledger, at, costs, now));
     let forgets = |ledger: &MemoryLedger, costs, now| take(ledger, 0, costs, now);
@@ -266,4 +268,36 @@ fn what_is_empty_is_used_up() {
     ledger.calibrate(&told(Dimension::Tokens, None, Some(0), None), 0.0, now);
     assert!((ledger.used(now) - 1.0).abs() < f64::EPSILON);
     assert!(ledger.used(now + second(60)).abs() < f64::EPSILON);
+}
+
+/// Scenario: a slow time ends while all is frozen; and one is over, unseen, when a freeze comes.
+/// Expected: nothing MUST have grown while it was frozen, and all MUST grow at the whole rate after.
+#[test]
+fn a_slow_time_gives_nothing_for_a_freeze() {
+    let now = Instant::now();
+    for (frozen, left) in [(second(10)..second(30), 5), (second(25)..second(45), 15)] {
+        let ledger = ledger_of(&[Quota::new(Dimension::Tokens, 60)], now);
+        ask(&ledger, costs(1, 60), now).unwrap();
+        ledger.slow_down(0.5, now + second(20), now);
+        ledger.freeze(now + frozen.end, now + frozen.start);
+        for later in [0, 5, 20] {
+            let at = now + frozen.end + second(later);
+            assert_eq!(remaining(&ledger, Dimension::Tokens, at), left + later, "{frozen:?} and {later}");
+        }
+    }
+}
+
+/// Scenario: a call is settled in a freeze, so that the bucket is full before the freeze is over; three ask then.
+/// Expected: the third MUST be promised what a bucket has that is full at the end of the freeze, and no more.
+#[test]
+fn a_promise_counts_on_nothing_that_ran_over_in_a_freeze() {
+    let now = Instant::now();
+    let ledger = ledger_of(&[Quota::new(Dimension::Tokens, 60)], now);
+    ask(&ledger, costs(1, 10), now).unwrap();
+    ledger.freeze(now + second(29), now + second(5));
+    ledger.settle(&costs(1, 10), &costs(1, 0), || now + second(6));
+    let mut ahead = Ahead::default();
+    ahead.join(&costs(1, 28));
+    ahead.join(&costs(1, 19));
+    assert_eq!(ledger.promise(&costs(1, 24), &ahead, now + second(15)), Ok(now + second(40)));
 }
