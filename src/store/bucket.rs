@@ -86,7 +86,7 @@ impl<'a> Bucket<'a> {
             return plain;
         }
         let withheld = self.pace.withheld.load(Ordering::Relaxed);
-        plain.min(reset_at.max(self.there(count, now, next, Some((reset_at, withheld)))))
+        plain.min(self.there(count, now, next, Some((reset_at, withheld))))
     }
 
     /// From when on so many are there, with what is given back at a reset and the period that comes next.
@@ -95,11 +95,13 @@ impl<'a> Bucket<'a> {
         let capacity = u64::from(self.capacity());
         let word = self.word.load(Ordering::Relaxed).max(now);
         let (reset_at, withheld) = reset.unwrap_or((NEVER, 0));
+        // What is full before its reset runs over until then.
+        let from = reset.map_or(now, |(reset_at, _)| reset_at.max(now));
         let until = |word: u64, period: u64, from: u64| {
             let (weight, whole) = (weight(count, period), weight(capacity, period));
             word.max(from).saturating_add(weight).saturating_sub(whole).max(from)
         };
-        let plain = until(word.saturating_sub(withheld), period, now);
+        let plain = until(word.saturating_sub(withheld), period, from);
         let Some((at, next)) = next.filter(|(at, _)| plain > *at) else { return plain };
         let scaled = |length: u64| scale(length, next, period);
         let word = if reset_at < at {
@@ -107,11 +109,12 @@ impl<'a> Bucket<'a> {
         } else {
             (at + scaled(word.saturating_sub(at))).saturating_sub(scaled(withheld))
         };
-        until(word, next, at)
+        until(word, next, at.max(from))
     }
 
     /// Stops its refill from one instant to another.
     pub(super) fn pause(self, from: u64, until: u64) {
+        self.look(from);
         let length = until.saturating_sub(from).min(MOST);
         self.change(|word| word.max(from).saturating_add(length));
     }

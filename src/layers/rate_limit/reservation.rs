@@ -1,5 +1,6 @@
 //! The permit: what a call took, and how that is settled.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,12 +26,16 @@ const SLOW_DOWN: &str = "slow_down";
 pub struct Reservation<K: Store = Memory> {
     state: Arc<State<K::Ledger>>,
     call: CallId,
-    price: Price,
+    costs: Costs,
+    /// Its input where that was not counted, as it was estimated before anything corrected it.
+    estimated: Option<NonZeroU32>,
     /// The input: what was reserved, until it is told.
     input: u32,
     /// Bytes of output seen, or as many as a told output stands for.
     seen: u32,
     phase: Phase,
+    /// Whether input read from a cache is charged.
+    charges_cache: bool,
     /// Boxed, since few try out a number and all move it.
     trial: Option<Box<Trial>>,
 }
@@ -64,7 +69,9 @@ impl<K: Store> Reservation<K> {
     #[inline]
     pub(super) fn new(state: Arc<State<K::Ledger>>, call: CallId, price: Price, now: Instant) -> Self {
         let trial = if state.terms.config.adaptive.is_some() { Some(Trial::of(&state, now)) } else { None };
-        Self { state, call, price, input: price.costs.input, seen: 0, phase: Phase::Sent, trial }
+        let Price { costs, estimated, charges_cache } = price;
+        let (input, seen, phase) = (costs.input, 0, Phase::Sent);
+        Self { state, call, costs, estimated, input, seen, phase, charges_cache, trial }
     }
 
     /// What the call used in the end.
@@ -83,7 +90,7 @@ impl<K: Store> Reservation<K> {
 
     /// What the provider charges for this.
     fn told(&self, usage: Usage) -> Costs {
-        let free = if self.price.charges_cache { 0 } else { usage.cached_read };
+        let free = if self.charges_cache { 0 } else { usage.cached_read };
         let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         costs(tokens(usage.input.saturating_sub(free)), tokens(usage.output))
     }
@@ -158,10 +165,10 @@ impl<K: Store> Observer for Reservation<K> {
 
     fn settle(self, how: End<'_>) {
         let state = &self.state;
-        state.ledger.settle(&self.price.costs, &self.used(how), now);
+        state.ledger.settle(&self.costs, &self.used(how), now);
         match how {
             End::Completed(Some(usage)) => {
-                state.experience.learn(self.price.estimated, usage.input, usage.output);
+                state.experience.learn(self.estimated, usage.input, usage.output);
             }
             End::Failed(failure) => self.heed(failure),
             End::Completed(None) | End::Abandoned => {}

@@ -262,11 +262,9 @@ fn keeps_within(bucket: &impl Bucketlike, limit: u32, capacity: u32, asks: &[Ask
             continue;
         }
         match *ask {
-            Ask::Take(cost) => {
-                if bucket.take(cost, now).is_ok() {
-                    last = cost;
-                    used.push((now, cost.into(), 0));
-                }
+            Ask::Take(cost) if bucket.take(cost, now).is_ok() => {
+                last = cost;
+                used.push((now, cost.into(), 0));
             }
             Ask::Back(count) => {
                 let count = count.min(std::mem::take(&mut last));
