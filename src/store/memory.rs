@@ -11,6 +11,7 @@ use crate::time::Instant;
 
 use super::bucket::Dry;
 use super::costs::{Ahead, Costs};
+use super::gauge::Gauge;
 use super::ledger::{Answer, Ledger, Level, Recalibrated, Short, Store};
 use super::meter::{Heed, Meter};
 use super::plan::{Plan, Words};
@@ -63,6 +64,11 @@ impl MemoryLedger {
     fn meters(&self) -> impl Iterator<Item = (&Meter, &AtomicU64)> {
         let meters = self.told.get().map_or(&self.plan.meters, |told| &told.meters);
         meters.iter().zip(self.words.all())
+    }
+
+    /// What is told of dimensions without a quota.
+    fn gauges(&self) -> impl Iterator<Item = &(Dimension, Gauge)> {
+        self.told.get().into_iter().flat_map(|told| &told.gauges)
     }
 
     #[inline]
@@ -186,19 +192,22 @@ impl Ledger for MemoryLedger {
         .collect()
     }
 
-    fn freeze(&self, until: Instant, now: Instant) {
+    fn freeze(&self, until: Instant, now: Instant) -> bool {
         let (now, until) = (self.tick(now), self.tick(until));
-        if let Some(from) = self.told().special.freeze(until, now) {
-            self.meters().for_each(|(meter, word)| meter.bucket(word).pause(from, until));
-        }
+        let Some(from) = self.told().special.freeze(until, now) else { return false };
+        self.meters().for_each(|(meter, word)| meter.bucket(word).pause(from, until));
+        true
     }
 
-    fn slow_down(&self, share: f64, until: Instant, now: Instant) {
-        let _ = self.special(self.tick(now));
-        if self.told().special.slow_down(share, self.tick(until)) {
+    fn slow_down(&self, share: f64, until: Instant, now: Instant) -> bool {
+        let (tick, until) = (self.tick(now), self.tick(until));
+        let _ = self.special(tick);
+        let low_until = self.told().special.slow_down(share, until);
+        if low_until == 0 {
             let now = self.anchor(now);
             self.meters().for_each(|(meter, word)| meter.resize(word, share, now));
         }
+        low_until.max(tick) < until
     }
 
     fn used(&self, now: Instant) -> f64 {
@@ -208,12 +217,7 @@ impl Ledger for MemoryLedger {
             return 1.0;
         }
         let meters = self.meters().map(|(meter, word)| meter.used(word, now));
-        let gauges = self
-            .told
-            .get()
-            .into_iter()
-            .flat_map(|told| &told.gauges)
-            .filter_map(|(_, gauge)| gauge.used(now));
+        let gauges = self.gauges().filter_map(|(_, gauge)| gauge.used(now));
         meters.chain(gauges).fold(0.0, f64::max)
     }
 
@@ -227,12 +231,7 @@ impl Ledger for MemoryLedger {
         let _ = self.special(self.tick(now));
         let now = self.anchor(now);
         let meters = self.meters().map(|(meter, word)| meter.level(word, now));
-        let gauges = self
-            .told
-            .get()
-            .into_iter()
-            .flat_map(|told| &told.gauges)
-            .filter_map(|(dimension, gauge)| gauge.level(*dimension, now));
+        let gauges = self.gauges().filter_map(|(dimension, gauge)| gauge.level(*dimension, now));
         meters.chain(gauges).collect()
     }
 
