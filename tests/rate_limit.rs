@@ -333,12 +333,12 @@ async fn a_provider_that_asks_for_less_gets_half_for_a_minute() {
     assert_eq!(tokens(&layer), 50);
 }
 
-/// A layer under these limits, and in words what it tells of freezes and slow times, with the freeze that its snapshot
-/// showed just then.
-fn telling(
-    config: RateLimitConfig,
-) -> (TokenAwareRateLimitLayer, Arc<Mutex<Vec<(String, Option<Duration>)>>>) {
-    let told = Arc::new(Mutex::new(Vec::new()));
+/// What was told, in words, each with the freeze that the snapshot showed just then.
+type Told = Arc<Mutex<Vec<(String, Option<Duration>)>>>;
+
+/// A layer under these limits, and what it tells of freezes and slow times.
+fn telling(config: RateLimitConfig) -> (TokenAwareRateLimitLayer, Told) {
+    let told = Told::default();
     let this = Arc::new(OnceLock::<TokenAwareRateLimitLayer>::new());
     let (sink, seen) = (Arc::clone(&told), Arc::clone(&this));
     let facts = Facts::to(move |fact: &Fact<'_>| {
