@@ -522,12 +522,12 @@ impl Ledger for HookedLedger {
         self.0.calibrate(limits, headroom, now)
     }
 
-    fn freeze(&self, until: Instant, now: Instant) {
-        self.0.freeze(until, now);
+    fn freeze(&self, until: Instant, now: Instant) -> bool {
+        self.0.freeze(until, now)
     }
 
-    fn slow_down(&self, share: f64, until: Instant, now: Instant) {
-        self.0.slow_down(share, until, now);
+    fn slow_down(&self, share: f64, until: Instant, now: Instant) -> bool {
+        self.0.slow_down(share, until, now)
     }
 
     fn used(&self, now: Instant) -> f64 {
@@ -893,8 +893,8 @@ fn worn(seed: u64, start: Instant) -> (impl Ledger, Instant) {
                 limits.entry(Dimension::InputTokens).remaining = dice.maybe(|dice| dice.roll(3_000));
                 drop(ledger.calibrate(&limits, 0.0, now));
             }
-            6 => ledger.freeze(soon, now),
-            7 => ledger.slow_down(f64::from(small(1 + dice.roll(9))) / 10.0, soon, now),
+            6 => drop(ledger.freeze(soon, now)),
+            7 => drop(ledger.slow_down(f64::from(small(1 + dice.roll(9))) / 10.0, soon, now)),
             _ => now += Duration::from_millis(dice.roll(20_000)),
         }
     }

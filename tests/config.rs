@@ -84,6 +84,20 @@ fn of_json(value: Value) -> Result<StackConfig, serde_json::Error> {
     serde_json::from_value(value)
 }
 
+/// Scenario: the file printed in README.
+/// Expected: MUST be read, be valid, and say what it says there.
+#[test]
+fn the_printed_file_is_read() {
+    let printed =
+        include_str!("../README.md").split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let config: StackConfig = toml::from_str(printed).unwrap();
+    config.validate().unwrap();
+    let own = config.providers["openai"].rate_limit.as_ref().unwrap();
+    assert_eq!(own.tokens_per_minute, Some(200_000));
+    assert_eq!(config.bulkhead.budget.as_ref().unwrap().tokens, 200_000);
+    assert_eq!(config.timeout.first_output, Some(Duration::from_secs(20)));
+}
+
 /// Scenario: one configuration in TOML, YAML and JSON.
 /// Expected: MUST read alike; what is written MUST hold, what is not MUST be the default; `false` MUST be off.
 #[test]

@@ -22,7 +22,7 @@ const LONG: usize = 250;
 /// Sources that are longer, and how long they may be: this list may only shrink.
 const LONGER: [(&str, usize); 1] = [
     // One page, by rule.
-    ("event/fact.rs", 300),
+    ("event/fact.rs", 280),
 ];
 
 fn sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {

@@ -72,12 +72,12 @@ impl Ledger for FarLedger {
         self.near.calibrate(limits, headroom, now)
     }
 
-    fn freeze(&self, until: Instant, now: Instant) {
-        self.near.freeze(until, now);
+    fn freeze(&self, until: Instant, now: Instant) -> bool {
+        self.near.freeze(until, now)
     }
 
-    fn slow_down(&self, share: f64, until: Instant, now: Instant) {
-        self.near.slow_down(share, until, now);
+    fn slow_down(&self, share: f64, until: Instant, now: Instant) -> bool {
+        self.near.slow_down(share, until, now)
     }
 
     fn used(&self, now: Instant) -> f64 {

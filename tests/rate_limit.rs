@@ -5,7 +5,7 @@ mod support;
 
 use std::future::{Future, ready};
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -331,6 +331,62 @@ async fn a_provider_that_asks_for_less_gets_half_for_a_minute() {
     assert_eq!(tokens(&layer), 20);
     advance(secs(50)).await;
     assert_eq!(tokens(&layer), 50);
+}
+
+/// What was told, in words, each with the freeze that the snapshot showed just then.
+type Told = Arc<Mutex<Vec<(String, Option<Duration>)>>>;
+
+/// A layer under these limits, and what it tells of freezes and slow times.
+fn telling(config: RateLimitConfig) -> (TokenAwareRateLimitLayer, Told) {
+    let told = Told::default();
+    let this = Arc::new(OnceLock::<TokenAwareRateLimitLayer>::new());
+    let (sink, seen) = (Arc::clone(&told), Arc::clone(&this));
+    let facts = Facts::to(move |fact: &Fact<'_>| {
+        if matches!(fact, Fact::Frozen { .. } | Fact::Slowed { .. }) {
+            sink.lock().unwrap().push((fact.to_string(), only(seen.get().unwrap()).frozen));
+        }
+    });
+    let layer = layer(config).named("provider:house").facts(&facts);
+    this.set(layer.clone()).unwrap();
+    (layer, told)
+}
+
+/// Scenario: calls in flight come back with stated waits: ten seconds, three, ten again, twenty, then none; and one that
+/// never left. When the freeze is over, one of five seconds.
+/// Expected: each wait that is longer than what is in force MUST be told, once it is, and none of the others.
+#[tokio::test(start_paused = true)]
+async fn a_freeze_is_told_when_it_is_news() {
+    let (layer, told) = telling(limits(5_000));
+    let limited = |wait: Option<u64>| fail(Code::RateLimited).with_retry_after(wait.map(secs));
+    let local = Failure::local(Code::LimiterFull, "full").with_retry_after(Some(secs(99)));
+    let ends =
+        [limited(Some(10)), limited(Some(3)), limited(Some(10)), limited(Some(20)), limited(None), local];
+    let scripts = ends.map(|end| Script::head([Act::Wait(1_000), Act::Fail(end)]));
+    let service = layer.layer(Stage::new("stage", &Log::default(), scripts));
+    join_all((0..6).map(|_| service.clone().oneshot(call(1)))).await;
+    let frozen =
+        |length| (format!("limiter provider:house: admits nothing for {length}.0s"), Some(secs(length)));
+    assert_eq!(*told.lock().unwrap(), [frozen(10), frozen(20)]);
+    advance(secs(21)).await;
+    let again = Stage::new("stage", &Log::default(), [Script::head([Act::Fail(limited(Some(5)))])]);
+    whole(&layer.layer(again), call(1)).await.unwrap_err();
+    assert_eq!(told.lock().unwrap()[2..], [frozen(5)]);
+}
+
+/// Scenario: calls in flight come back with slow_down, two at once and one ten seconds later; the last states a wait, too.
+/// Expected: the slow time MUST be told when it begins and when it is made longer, and the freeze beside it.
+#[tokio::test(start_paused = true)]
+async fn a_slow_time_is_told_when_it_is_news() {
+    let (layer, told) = telling(limits(5_000));
+    let slow = || Failure::new(Code::RateLimited, "slow_down: ramp");
+    let after = |wait, end| Script::head([Act::Wait(wait), Act::Fail(end)]);
+    let scripts =
+        [after(1_000, slow()), after(1_000, slow()), after(11_000, slow().with_retry_after(Some(secs(2))))];
+    let service = layer.layer(Stage::new("stage", &Log::default(), scripts));
+    join_all((0..3).map(|_| service.clone().oneshot(call(1)))).await;
+    let slowed = ("limiter provider:house: goes on at 0.50 of its rates for 60.0s".to_owned(), None);
+    let frozen = ("limiter provider:house: admits nothing for 2.0s".to_owned(), Some(secs(2)));
+    assert_eq!(*told.lock().unwrap(), [slowed.clone(), slowed, frozen]);
 }
 
 /// Scenario: every way a call ends, each reserved at ten of input and thirty of output, on a quota of a hundred.

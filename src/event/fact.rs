@@ -208,6 +208,22 @@ pub enum Fact<'a> {
         /// What is left, now.
         remaining: u64,
     },
+    /// A provider stated a wait: a rate limiter admits nothing for so long. Told where that is longer than before.
+    Frozen {
+        /// Which limiter.
+        key: &'a str,
+        /// How long, from now.
+        length: Duration,
+    },
+    /// A provider wants slower traffic: a rate limiter lowered its rates. Told when that begins, or is made longer.
+    Slowed {
+        /// Which limiter.
+        key: &'a str,
+        /// To which share of what they were.
+        share: f64,
+        /// How long, from now.
+        length: Duration,
+    },
     /// A budget is nearly spent. Told once a window.
     BudgetWarning {
         /// Whose.
@@ -261,40 +277,4 @@ pub enum Fact<'a> {
         /// How far the answer is from what was asked; none where it is whole, or there is no answer.
         level: Level,
     },
-}
-
-// === impl Fact ===
-
-impl Fact<'_> {
-    /// The name of the fact, stable.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Attempt { .. } => "attempt",
-            Self::Adapted { .. } => "adapted",
-            Self::RetryPlanned { .. } => "retry_planned",
-            Self::RetryStarted { .. } => "retry_started",
-            Self::RetryRefused { .. } => "retry_refused",
-            Self::TimedOut { .. } => "timed_out",
-            Self::Crawling { .. } => "crawling",
-            Self::Skipped { .. } => "skipped",
-            Self::FailedOver { .. } => "failed_over",
-            Self::Moved { .. } => "moved",
-            Self::Trial { .. } => "trial",
-            Self::SprungBack { .. } => "sprung_back",
-            Self::Reset { .. } => "reset",
-            Self::Admitted { .. } => "admitted",
-            Self::Released { .. } => "released",
-            Self::Refused { .. } => "refused",
-            Self::Transition { .. } => "transition",
-            Self::Probe { .. } => "probe",
-            Self::CacheLost { .. } => "cache_lost",
-            Self::Calibrated { .. } => "calibrated",
-            Self::BudgetWarning { .. } => "budget_warning",
-            Self::Rung { .. } => "rung",
-            Self::Degraded { .. } => "degraded",
-            Self::Settled { .. } => "settled",
-            Self::Ended { .. } => "ended",
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! A fact as a line for people.
+//! A fact as a name for programs, and as a line for people.
 
 use std::fmt;
 
@@ -49,6 +49,40 @@ struct Ended<'a>(&'a Outcome);
 // === impl Fact ===
 
 impl Fact<'_> {
+    /// The name of the fact, stable.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Attempt { .. } => "attempt",
+            Self::Adapted { .. } => "adapted",
+            Self::RetryPlanned { .. } => "retry_planned",
+            Self::RetryStarted { .. } => "retry_started",
+            Self::RetryRefused { .. } => "retry_refused",
+            Self::TimedOut { .. } => "timed_out",
+            Self::Crawling { .. } => "crawling",
+            Self::Skipped { .. } => "skipped",
+            Self::FailedOver { .. } => "failed_over",
+            Self::Moved { .. } => "moved",
+            Self::Trial { .. } => "trial",
+            Self::SprungBack { .. } => "sprung_back",
+            Self::Reset { .. } => "reset",
+            Self::Admitted { .. } => "admitted",
+            Self::Released { .. } => "released",
+            Self::Refused { .. } => "refused",
+            Self::Transition { .. } => "transition",
+            Self::Probe { .. } => "probe",
+            Self::CacheLost { .. } => "cache_lost",
+            Self::Calibrated { .. } => "calibrated",
+            Self::Frozen { .. } => "frozen",
+            Self::Slowed { .. } => "slowed",
+            Self::BudgetWarning { .. } => "budget_warning",
+            Self::Rung { .. } => "rung",
+            Self::Degraded { .. } => "degraded",
+            Self::Settled { .. } => "settled",
+            Self::Ended { .. } => "ended",
+        }
+    }
+
     fn show_move(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Skipped { candidate, failure, .. } => write!(f, "{candidate} is passed over: {failure}"),
@@ -82,6 +116,10 @@ impl Fact<'_> {
             Self::CacheLost { key } => write!(f, "circuit {key}: calls are no longer read from the cache"),
             Self::Calibrated { key, dimension, limit, remaining } => {
                 write!(f, "limiter {key}: {remaining} of {limit} {dimension:?} are left")
+            }
+            Self::Frozen { key, length } => write!(f, "limiter {key}: admits nothing for {length:.1?}"),
+            Self::Slowed { key, share, length } => {
+                write!(f, "limiter {key}: goes on at {share:.2} of its rates for {length:.1?}")
             }
             Self::BudgetWarning { key, used, limit } => write!(f, "budget {key}: {used} of {limit} are used"),
             Self::Rung { rung, failure: None, .. } => write!(f, "rung {rung} answers"),

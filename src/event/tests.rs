@@ -1,18 +1,20 @@
 //! Facts, and where they go.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::chat::{CallId, Dimension, Level, Outcome, ResetReason};
+use crate::chat::{CallId, Dimension, Level, Outcome, ResetReason, Usage};
 use crate::failure::{Clock, Code, Failure};
 
 use super::*;
 
-/// One fact of each kind.
-fn each(failure: &Failure) -> Vec<Fact<'_>> {
+/// One fact of each kind, and of some in two forms. Figures of one fact that could be taken for each other differ.
+pub(super) fn each(failure: &Failure) -> Vec<Fact<'_>> {
     let call = CallId::default();
     let (a, b, wait) = ("east", "west", Duration::from_secs(1));
+    let usage = Some(Usage { input: 50, output: 30, cached_read: 20, cached_write: 10, reasoning: 5 });
     vec![
         Fact::Attempt { call, provider: a, model: "m", attempt: 1 },
         Fact::Adapted { call, provider: a, option: "top_k", change: Change::Dropped },
@@ -43,16 +45,19 @@ fn each(failure: &Failure) -> Vec<Fact<'_>> {
         Fact::Probe { call, key: a },
         Fact::CacheLost { key: a },
         Fact::Calibrated { key: a, dimension: Dimension::Tokens, limit: 9, remaining: 1 },
+        Fact::Frozen { key: a, length: wait },
+        Fact::Slowed { key: a, share: 0.5, length: wait },
         Fact::BudgetWarning { key: a, used: 8, limit: 9 },
         Fact::Rung { call, rung: "cached_answer", failure: Some(failure) },
+        Fact::Rung { call, rung: "cached_answer", failure: None },
         Fact::Degraded { call, rung: "cached_answer", quality: 0.7, failure },
         Fact::Settled {
             call,
             provider: a,
-            outcome: Outcome::Completed(None),
-            usage: None,
+            outcome: Outcome::Completed(usage),
+            usage,
             first_output: Some(wait),
-            elapsed: wait,
+            elapsed: 2 * wait,
         },
         Fact::Ended { call, outcome: Outcome::Failed(Code::Server), level: Level::None },
         Fact::Ended { call, outcome: Outcome::Completed(None), level: Level::Fallback },
@@ -71,15 +76,23 @@ fn every_fact_shows_itself_in_words() {
 }
 
 /// Scenario: the names of all facts.
-/// Expected: MUST stay what they are.
+/// Expected: MUST stay what they are, and be all that the code knows.
 #[test]
 fn the_names_of_facts_are_stable() {
     const NAMES: &str = "attempt adapted retry_planned retry_started retry_refused timed_out crawling skipped \
         failed_over moved trial sprung_back reset admitted released refused transition probe cache_lost \
-        calibrated budget_warning rung degraded settled ended ended";
+        calibrated frozen slowed budget_warning rung rung degraded settled ended ended";
     let failure = Failure::new(Code::Server, "");
     let names: Vec<_> = each(&failure).iter().map(Fact::name).collect();
     assert_eq!(names.join(" "), NAMES);
+    let coded = include_str!("show.rs")
+        .lines()
+        .filter_map(|line| line.split_once(" { .. } => \"")?.1.strip_suffix("\","));
+    assert_eq!(
+        coded.collect::<BTreeSet<_>>(),
+        names.into_iter().collect(),
+        "a kind of fact is not among them"
+    );
 }
 
 /// Scenario: facts told to a pair of sinks, one of them shared by a clone.

@@ -82,6 +82,10 @@ fn gated(fact: &Fact<'_>) {
         Fact::Calibrated { key, dimension, limit, remaining } => {
             info!(target: "watertight", key, ?dimension, limit, remaining, "{name}");
         }
+        Fact::Frozen { key, length } => warn!(target: "watertight", key, ?length, "{name}"),
+        Fact::Slowed { key, share, length } => {
+            warn!(target: "watertight", key, share, ?length, "{name}");
+        }
         Fact::BudgetWarning { key, used, limit } => {
             warn!(target: "watertight", key, used, limit, "{name}");
         }

@@ -95,11 +95,13 @@ pub trait Ledger: Debug + Send + Sync + 'static {
     /// others who use it, too. Tells what changed.
     fn calibrate(&self, limits: &Limits, headroom: f64, now: Instant) -> Vec<Recalibrated>;
 
-    /// Stops admission and refill until an instant; an earlier one than is in force changes nothing.
-    fn freeze(&self, until: Instant, now: Instant);
+    /// Stops admission and refill until an instant; an earlier one than is in force changes nothing. Tells whether it
+    /// changed something.
+    fn freeze(&self, until: Instant, now: Instant) -> bool;
 
-    /// Lowers every rate to a share until an instant.
-    fn slow_down(&self, share: f64, until: Instant, now: Instant);
+    /// Lowers every rate to a share until an instant. Where they are low already it can make that time longer, and
+    /// nothing else. Tells whether it changed something.
+    fn slow_down(&self, share: f64, until: Instant, now: Instant) -> bool;
 
     /// The greatest share of a dimension that is used, from 0 to 1; 1 while it is frozen.
     fn used(&self, now: Instant) -> f64;

@@ -102,7 +102,7 @@ fn at_once<T: 'static, const N: usize>(threads: [Box<dyn FnOnce() -> T + Send>; 
 fn loom_the_end_of_a_slow_time_is_told_once() {
     loom::model(|| {
         let special = Arc::new(Special::default());
-        assert!(special.slow_down(0.5, ORIGIN + 10));
+        assert_eq!(special.slow_down(0.5, ORIGIN + 10), 0);
         let looks = |now: u64| -> Box<dyn FnOnce() -> u64 + Send> {
             let special = Arc::clone(&special);
             Box::new(move || {
@@ -126,14 +126,14 @@ fn loom_the_end_of_a_slow_time_is_told_once() {
 fn loom_a_slow_time_told_again_ends_as_often_as_it_began() {
     loom::model(|| {
         let special = Arc::new(Special::default());
-        assert!(special.slow_down(0.5, ORIGIN + 10));
+        assert_eq!(special.slow_down(0.5, ORIGIN + 10), 0);
         let (one, other) = (Arc::clone(&special), Arc::clone(&special));
         let looks = move || {
             let mut told = 0_u64;
             one.in_force(ORIGIN + 10, |_| told += 1);
             told
         };
-        let slows = move || u64::from(other.slow_down(0.5, ORIGIN + 20));
+        let slows = move || u64::from(other.slow_down(0.5, ORIGIN + 20) == 0);
         let [ends, begins] = at_once([Box::new(looks) as Box<dyn FnOnce() -> u64 + Send>, Box::new(slows)]);
         assert_eq!(special.slow_until(), Some(ORIGIN + 20));
         let mut last = 0_u64;

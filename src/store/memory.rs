@@ -191,20 +191,23 @@ impl Ledger for MemoryLedger {
         .collect()
     }
 
-    fn freeze(&self, until: Instant, now: Instant) {
+    fn freeze(&self, until: Instant, now: Instant) -> bool {
         let (now, until) = (self.plan.tick(now), self.plan.tick(until));
         // What is paused after a slow time is not to be scaled with it.
         let _ = self.special(now);
-        if let Some(from) = self.told().special.freeze(until, now) {
-            self.meters().for_each(|(meter, word)| meter.bucket(word).pause(from, until));
-        }
+        let Some(from) = self.told().special.freeze(until, now) else { return false };
+        self.meters().for_each(|(meter, word)| meter.bucket(word).pause(from, until));
+        true
     }
 
-    fn slow_down(&self, share: f64, until: Instant, now: Instant) {
-        let _ = self.special(self.plan.tick(now));
-        if self.told().special.slow_down(share, self.plan.tick(until)) {
-            self.pace(share, self.plan.tick(now));
+    fn slow_down(&self, share: f64, until: Instant, now: Instant) -> bool {
+        let (now, until) = (self.plan.tick(now), self.plan.tick(until));
+        let _ = self.special(now);
+        let low_until = self.told().special.slow_down(share, until);
+        if low_until == 0 {
+            self.pace(share, now);
         }
+        low_until.max(now) < until
     }
 
     fn used(&self, now: Instant) -> f64 {

@@ -75,13 +75,13 @@ impl Special {
         Some(self.slow.load(Ordering::Relaxed)).filter(|slow| *slow != 0)
     }
 
-    /// Slows down until then. Whether rates are to be lowered: they are not when they are low already.
-    pub(super) fn slow_down(&self, share: f64, until: u64) -> bool {
+    /// Slows down until then, and tells until when rates are low already; zero where they are yet to be lowered.
+    pub(super) fn slow_down(&self, share: f64, until: u64) -> u64 {
         let before = self.slow.fetch_max(until, Ordering::SeqCst);
         self.note(until);
         if before == 0 {
             self.share.store(share.to_bits(), Ordering::SeqCst);
         }
-        before == 0
+        before
     }
 }

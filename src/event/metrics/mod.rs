@@ -30,8 +30,11 @@
 //! | `watertight_circuit` | gauge: 0 closed, 1 half open, 2 open, 3 forced open, 4 disabled, 5 observe | `key` |
 //! | `watertight_transitions_total` | counter | `key`, `to` |
 //! | `watertight_probes_total` | counter | `key` |
+//! | `watertight_caches_lost_total` | counter | `key` |
 //! | `watertight_limit` | gauge | `key`, `dimension` |
 //! | `watertight_remaining` | gauge | `key`, `dimension` |
+//! | `watertight_freezes_total` | counter, stated waits | `key` |
+//! | `watertight_slow_downs_total` | counter | `key` |
 //! | `watertight_budget_warnings_total` | counter | `key` |
 //! | `watertight_rungs_total` | counter | `rung`, `outcome`: `answered`, `failed` |
 //! | `watertight_degraded_total` | counter | `rung` |

@@ -100,14 +100,6 @@ impl Metrics {
             Fact::Probe { key, .. } => {
                 counter!("watertight_probes_total", "key" => self.name(key)).increment(1);
             }
-            Fact::Calibrated { key, dimension, limit, remaining } => {
-                let (key, dimension) = (self.name(key), labels::dimension(dimension));
-                gauge!("watertight_limit", "key" => key.clone(), "dimension" => dimension).set(limit as f64);
-                gauge!("watertight_remaining", "key" => key, "dimension" => dimension).set(remaining as f64);
-            }
-            Fact::BudgetWarning { key, .. } => {
-                counter!("watertight_budget_warnings_total", "key" => self.name(key)).increment(1);
-            }
             Fact::Rung { rung, failure, .. } => {
                 let outcome = if failure.is_some() { "failed" } else { "answered" };
                 counter!("watertight_rungs_total", "rung" => self.name(rung), "outcome" => outcome)
@@ -115,6 +107,30 @@ impl Metrics {
             }
             Fact::Degraded { rung, .. } => {
                 counter!("watertight_degraded_total", "rung" => self.name(rung)).increment(1);
+            }
+            _ => self.limited(fact),
+        }
+    }
+
+    /// What gates tell of one key, whoever calls.
+    fn limited(&self, fact: &Fact<'_>) {
+        match *fact {
+            Fact::Calibrated { key, dimension, limit, remaining } => {
+                let (key, dimension) = (self.name(key), labels::dimension(dimension));
+                gauge!("watertight_limit", "key" => key.clone(), "dimension" => dimension).set(limit as f64);
+                gauge!("watertight_remaining", "key" => key, "dimension" => dimension).set(remaining as f64);
+            }
+            Fact::Frozen { key, .. } => {
+                counter!("watertight_freezes_total", "key" => self.name(key)).increment(1);
+            }
+            Fact::Slowed { key, .. } => {
+                counter!("watertight_slow_downs_total", "key" => self.name(key)).increment(1);
+            }
+            Fact::CacheLost { key } => {
+                counter!("watertight_caches_lost_total", "key" => self.name(key)).increment(1);
+            }
+            Fact::BudgetWarning { key, .. } => {
+                counter!("watertight_budget_warnings_total", "key" => self.name(key)).increment(1);
             }
             _ => {}
         }

@@ -26,7 +26,9 @@
 //! once, and what that took out comes back at the reset. More left: not before the reset. A lower limit is followed at
 //! once; a higher one raises a guess of ours, never what was declared. What is unknown stays unknown. A dimension for
 //! which we have no quota stops calls only when it is told to be empty, until its reset. A 429 with a stated wait stops
-//! admission and refill until then; `slow_down` halves the pace for a minute.
+//! admission and refill until then; `slow_down` halves the pace for a minute. Whatever of this changes something is told:
+//! [`Calibrated`](crate::event::Fact::Calibrated), [`Frozen`](crate::event::Fact::Frozen),
+//! [`Slowed`](crate::event::Fact::Slowed).
 //!
 //! # States
 //! ```text

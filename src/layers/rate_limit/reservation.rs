@@ -108,7 +108,7 @@ impl<K: Store> Reservation<K> {
         self.seen = self.seen.max(told.output.saturating_mul(BYTES_PER_TOKEN));
     }
 
-    /// Takes in what a failure says of the limits.
+    /// Takes in what a failure says of the limits, and tells what that changed.
     fn heed(&self, failure: &Failure) {
         let state = &self.state;
         state.calibrate(failure.limits());
@@ -116,13 +116,18 @@ impl<K: Store> Reservation<K> {
         if failure.is_local() || failure.judgement().breaker != Breaker::Pause {
             return;
         }
+        let (now, key) = (now(), &*state.name);
         if failure.code() == Code::RateLimited && failure.message().contains(SLOW_DOWN) {
-            let now = now();
-            state.ledger.slow_down(config.slow_down_share, after(now, config.slow_down_for), now);
+            let (share, length) = (config.slow_down_share, config.slow_down_for);
+            if state.ledger.slow_down(share, after(now, length), now) {
+                state.terms.facts.emit(&Fact::Slowed { key, share, length });
+            }
         }
         if let Some(wait) = failure.retry_after() {
-            let now = now();
-            state.ledger.freeze(now + wait.min(LONGEST_FREEZE), now);
+            let length = wait.min(LONGEST_FREEZE);
+            if state.ledger.freeze(now + length, now) {
+                state.terms.facts.emit(&Fact::Frozen { key, length });
+            }
         }
         state.line.wake();
     }

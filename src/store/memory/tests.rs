@@ -95,8 +95,8 @@ fn takes_all_or_nothing(
             }
             Act::Settle(reserved, used) => ledger.settle(reserved, used, || now),
             Act::Told(limits) => drop(ledger.calibrate(limits, 0.0, now)),
-            Act::Freeze(length) => ledger.freeze(now + second(*length), now),
-            Act::SlowDown(length) => ledger.slow_down(0.5, now + second(*length), now),
+            Act::Freeze(length) => drop(ledger.freeze(now + second(*length), now)),
+            Act::SlowDown(length) => drop(ledger.slow_down(0.5, now + second(*length), now)),
             Act::Wait(length) => now += second(*length),
         }
     }
@@ -165,6 +165,21 @@ fn a_freeze_stops_admission_and_refill() {
     assert_eq!(remaining(&ledger, Dimension::Tokens, now + second(10)), 20);
     assert_eq!(ask(&ledger, costs(1, 20), now + second(10)), Ok(()));
     assert_eq!(ask(&ledger, costs(1, 1), now + second(10)), Err(Short::Until(now + second(11))));
+}
+
+/// Scenario: freezes and slow times, each said again, then a shorter one, a longer one, and one that is over before it
+/// begins; then one when all is over.
+/// Expected: the ledger MUST tell of those as news that make the time longer than it was, and of no others.
+#[test]
+fn only_what_changes_something_is_news() {
+    let now = crate::time::now();
+    let ledger = ledger_of(&[Quota::new(Dimension::Tokens, 60)], now);
+    let freeze = |from, to| ledger.freeze(now + second(to), now + second(from));
+    let slow = |from, to| ledger.slow_down(0.5, now + second(to), now + second(from));
+    let asked = [(0, 0), (0, 10), (0, 10), (1, 4), (1, 12), (13, 13), (13, 14)];
+    let news = [false, true, false, false, true, false, true];
+    assert_eq!(asked.map(|(from, to)| freeze(from, to)), news);
+    assert_eq!(asked.map(|(from, to)| slow(from, to)), news);
 }
 
 /// Scenario: half the rate for twenty seconds, on an empty bucket.
