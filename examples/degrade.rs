@@ -83,7 +83,7 @@ fn layer(queue: &MemoryQueue) -> Result<DegradationLayer, ConfigError> {
         .fallback_model(provider("small", small)?)?
         .model_callable("small", CallableWhen::new(|| SMALL_IS_WELL.load(Relaxed)))?
         .skip_tool(provider("without", without)?)?
-        .tool_callable("tides", CallableWhen::new(|| TIDES_ARE_WELL.load(Relaxed)))
+        .tool_callable("tides", CallableWhen::new(|| TIDES_ARE_WELL.load(Relaxed)))?
         .deferred(queue.clone());
     #[cfg(feature = "cache")]
     let layer = {

@@ -159,12 +159,11 @@ impl Layers {
     /// A rung that a file names and nobody serves would be missing, silently, when it is needed.
     fn check_ladder(&self) -> Result<(), ConfigError> {
         let ladder = &self.config.degradation;
-        let rungs = self.degradation.snapshot().rungs;
         for (field, named, place, method) in [
             ("fallback_models", &ladder.fallback_models, Place::FallbackModel, "fallback_model"),
             ("optional_tools", &ladder.optional_tools, Place::SkipTool, "skip_tool"),
         ] {
-            if !named.is_empty() && !rungs.iter().any(|rung| rung.rung == place.as_str()) {
+            if !named.is_empty() && !self.degradation.has(place) {
                 let reason = format!("needs a service: give one to `degradation` by `{method}`");
                 return Err(ConfigError::new(format!("degradation.{field}"), reason));
             }

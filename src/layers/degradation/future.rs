@@ -17,7 +17,8 @@ use crate::observe::{Committing, Fallen, Look};
 use super::climb::{self, Climb};
 use super::ending::Ending;
 use super::ladder::{Ladder, Place};
-use super::stream::{Degraded, Following};
+use super::left_out::LeftOut;
+use super::stream::{Degraded, Following, joined};
 
 pin_project! {
     /// A call, and the way down if it fails before its first output.
@@ -26,8 +27,15 @@ pin_project! {
         #[pin]
         state: State<F, E, W>,
         // What the stream needs, taken when it begins. Below the state: what is beneath ends before the whole does.
-        call: Option<(Ending, Request)>,
+        call: Option<Asked>,
     }
+}
+
+/// What was asked, and of whom it is told.
+struct Asked {
+    ending: Ending,
+    request: Request,
+    left_out: Option<Box<LeftOut>>,
 }
 
 pin_project! {
@@ -46,15 +54,22 @@ pin_project! {
 
 impl<F, E, W> ResponseFuture<F, E, W> {
     #[inline(always)]
-    pub(super) fn calling(ladder: Arc<Ladder>, request: Request, call: F) -> Self {
+    pub(super) fn calling(
+        ladder: Arc<Ladder>,
+        request: Request,
+        left_out: Option<Box<LeftOut>>,
+        call: F,
+    ) -> Self {
         let ending = Ending::new(ladder, &request);
-        Self { state: State::Calling { call: Committing::new(call) }, call: Some((ending, request)) }
+        let asked = Asked { ending, request, left_out };
+        Self { state: State::Calling { call: Committing::new(call) }, call: Some(asked) }
     }
 
     #[cold]
     pub(super) fn broken(ladder: Arc<Ladder>, request: Request, failure: Failure) -> Self {
         let ending = Ending::new(ladder, &request);
-        Self { state: State::Broken { failure: Some(failure) }, call: Some((ending, request)) }
+        let asked = Asked { ending, request, left_out: None };
+        Self { state: State::Broken { failure: Some(failure) }, call: Some(asked) }
     }
 }
 
@@ -117,17 +132,17 @@ impl<F, E, W> CallProj<'_, F, E, W> {
             Ok(reply) => reply,
             Err(failure) => return Poll::Ready(Err(self.fail(failure))),
         };
-        let (ending, request) = self.call.take().expect("polled after it was ready");
+        let Asked { ending, request, .. } = self.call.take().expect("polled after it was ready");
         let record = reply.head().degradation.clone();
-        Poll::Ready(Ok(Degraded::canned(reply, Following::new(ending, request, record))))
+        Poll::Ready(Ok(Degraded::canned(reply, Following::new(ending, request, record, None))))
     }
 
     /// The answer of a rung.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<BoxReply, Failure>> {
         if let StateProj::Broken { failure } = self.state.as_mut().project() {
             let failure = failure.take().expect("polled after it was ready");
-            let (ending, request) = self.call.as_ref().expect("polled after it was ready");
-            let climb = climb::begin(&ending.ladder, request, failure)?;
+            let Asked { ending, request, left_out } = self.call.as_mut().expect("polled after it was ready");
+            let climb = climb::begin(&ending.ladder, request, left_out.take(), failure)?;
             self.state.set(State::Climbing { climb });
         }
         let StateProj::Climbing { climb } = self.state.as_mut().project() else { return Poll::Pending };
@@ -137,23 +152,30 @@ impl<F, E, W> CallProj<'_, F, E, W> {
     /// The failure goes up, and the call is over.
     #[cold]
     fn fail(&mut self, failure: Failure) -> Failure {
-        if let Some((mut ending, _)) = self.call.take() {
-            ending.fail(&failure);
+        if let Some(mut asked) = self.call.take() {
+            asked.ending.fail(&failure);
         }
         failure
     }
 }
 
-/// The service's own reply, with a record in its head where another model answered.
+/// The service's own reply, with a record in its head where another model answered, or a tool was left out.
 #[inline(always)]
-fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Ending, Request)>) -> Reply<Degraded<E, W>> {
-    let (ending, request) = call.take().expect("polled after it was ready");
+fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<Asked>) -> Reply<Degraded<E, W>> {
+    let Asked { ending, request, left_out } = call.take().expect("polled after it was ready");
     let head = reply.head_mut();
-    if head.degradation.is_none() && head.model.is_some() {
-        head.degradation = stand_in(&ending.ladder, &request, head);
+    let beneath = head.degradation.clone();
+    let mut own = None;
+    if beneath.is_none() && head.model.is_some() {
+        own = stand_in(&ending.ladder, &request, head);
     }
-    let record = head.degradation.clone();
-    Degraded::whole(reply, Following::new(ending, request, record))
+    if let Some(left_out) = left_out {
+        own = joined(Some(Box::new(left_out.answered(&ending.ladder, ending.call))), own);
+    }
+    if own.is_some() {
+        head.degradation = joined(own.clone(), beneath.clone());
+    }
+    Degraded::whole(reply, Following::new(ending, request, own, beneath))
 }
 
 /// The record of a failover beneath: it is the first rung's, though nothing of ours was tried.

@@ -17,6 +17,7 @@ use super::defer::{DeferQueue, Deferring};
 use super::future::ResponseFuture;
 use super::graceful::GracefulFailure;
 use super::ladder::{Ladder, Place, Snapshot};
+use super::left_out::LeftOut;
 use super::models::FallbackModel;
 use super::other::Other;
 use super::rung::{CallableWhen, Rung};
@@ -119,11 +120,16 @@ impl DegradationLayer {
         Ok(self)
     }
 
-    /// Leaves an optional tool out while this says that it cannot be called.
-    #[must_use]
-    pub fn tool_callable(mut self, tool: impl Into<String>, callable: CallableWhen) -> Self {
-        self.edit().tools.insert(tool.into(), callable);
-        self
+    /// Leaves an optional tool out of calls while this says that it cannot be called.
+    ///
+    /// # Errors
+    /// If the configuration does not name the tool as optional.
+    pub fn tool_callable(mut self, tool: &str, callable: CallableWhen) -> Result<Self, ConfigError> {
+        if !self.ladder.config.optional_tools.iter().any(|name| name == tool) {
+            return Err(ConfigError::new("optional_tools", format!("does not name `{tool}`")));
+        }
+        self.edit().tools.insert(tool.to_owned(), callable);
+        Ok(self)
     }
 
     /// Answers with what this keeps of earlier calls: the third rung. Whole answers are put there.
@@ -165,13 +171,19 @@ impl DegradationLayer {
         self.ladder.snapshot()
     }
 
+    /// Whether one of the six rungs has what it needs.
+    pub(crate) fn has(&self, place: Place) -> bool {
+        self.ladder.has(place)
+    }
+
     fn put_models(mut self) -> Self {
         if let Some(service) = self.fallback.clone() {
             let callable = self.models.clone();
             let ladder = self.edit();
             let models = ladder.config.fallback_models.clone();
-            let rung =
-                FallbackModel { service, models, callable, quality: ladder.config.quality.fallback_model };
+            let (quality, quality_without) =
+                (ladder.config.quality.fallback_model, ladder.config.quality.skip_tool);
+            let rung = FallbackModel { service, models, callable, quality, quality_without };
             ladder.put(Place::FallbackModel, false, Arc::new(rung));
         }
         self
@@ -222,10 +234,16 @@ where
     #[inline(always)]
     fn call(&mut self, request: Request) -> Self::Future {
         let ladder = Arc::clone(&self.ladder);
-        match self.broken.take() {
-            Some(failure) => ResponseFuture::broken(ladder, request, failure),
-            None => ResponseFuture::calling(ladder, request.clone(), self.inner.call(request)),
+        if let Some(failure) = self.broken.take() {
+            return ResponseFuture::broken(ladder, request, failure);
         }
+        let mut asked = request.clone();
+        let left_out = if ladder.tools.is_empty() || request.tools.is_empty() {
+            None
+        } else {
+            LeftOut::of(&ladder, &mut asked)
+        };
+        ResponseFuture::calling(ladder, request, left_out, self.inner.call(asked))
     }
 }
 

@@ -26,8 +26,11 @@
 //! [`Failure::with_tool`](crate::failure::Failure::with_tool); a
 //! [`BlockingTool`](crate::layers::bulkhead::BlockingTool) says so itself.
 //!
-//! Before anything is tried the ladder is planned: a model or tool that is not callable now ([`CallableWhen`], a breaker's
-//! `is_callable`) is passed over. A rung that errs, or takes longer than `rung_timeout`, is put on the record and the
+//! An optional tool that cannot be called now ([`CallableWhen`], a breaker's `is_callable`) is not offered in the first
+//! place: the call is made without it, and its answer is the second rung's. If that call fails, no other model is offered
+//! the tool, and the second rung asks again only where it can leave out more. A tool that is not optional stays.
+//!
+//! Before anything else is tried the ladder is planned: a model that is not callable now is passed over. A rung that errs, or takes longer than `rung_timeout`, is put on the record and the
 //! next is tried, `max_depth` at most. If all erred the failure goes up.
 //!
 //! Each answer carries a record, [`Degradation`](crate::chat::Degradation): in the head of the reply, and in the last
@@ -37,7 +40,7 @@
 //!
 //! # States
 //! ```text
-//! Calling --(a first output)--> the service's own reply
+//! Calling --(a first output)--> the service's own reply, with a record if a tool was left out
 //! Calling --(a final failure before it)--> Climbing: one rung after another, once a call
 //! Climbing --(a rung answers)--> that reply, with the record        Climbing --(all err)--> the first failure
 //! a reply --(it breaks after output, with text)--> Completed, level partial
@@ -133,6 +136,7 @@ mod gathered;
 mod graceful;
 mod ladder;
 mod layer;
+mod left_out;
 mod models;
 mod other;
 mod partial;

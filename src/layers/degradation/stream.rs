@@ -33,8 +33,9 @@ pub(super) struct Following {
     pub(super) ending: Ending,
     /// The request, where its answer is to be kept.
     request: Option<Box<Request>>,
-    /// What it lacks already.
-    pub(super) record: Option<Box<Degradation>>,
+    /// What it lacks already: for a reason of this ladder, and as it came from beneath.
+    own: Option<Box<Degradation>>,
+    beneath: Option<Box<Degradation>>,
     pub(super) gathered: Gathered,
 }
 
@@ -85,8 +86,10 @@ where
             Poll::Ready(Some(Ok(event))) => this.pass(event),
             Poll::Ready(Some(Err(failure))) => {
                 // The dead stream is gone, and settled, before anything is made of it.
-                this.source = Source::Gone;
-                if let Some(answer) = this.following.break_off(failure) {
+                let source = std::mem::replace(&mut this.source, Source::Gone);
+                let stands_in = matches!(source, Source::Canned(_));
+                drop(source);
+                if let Some(answer) = this.following.break_off(failure, stands_in) {
                     polled = Poll::Ready(Some(Ok(answer)));
                 }
             }
@@ -98,7 +101,7 @@ where
 
 impl<E, W> fmt::Debug for Degraded<E, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Degraded").field("record", &self.following.record).finish_non_exhaustive()
+        f.debug_struct("Degraded").field("own", &self.following.own).finish_non_exhaustive()
     }
 }
 
@@ -116,22 +119,30 @@ fn poll_canned(
 
 impl Following {
     #[inline(always)]
-    pub(super) fn new(mut ending: Ending, request: Request, record: Option<Box<Degradation>>) -> Self {
-        if let Some(record) = &record {
-            ending.level = record.level;
+    pub(super) fn new(
+        mut ending: Ending,
+        request: Request,
+        own: Option<Box<Degradation>>,
+        beneath: Option<Box<Degradation>>,
+    ) -> Self {
+        for record in [&own, &beneath].into_iter().flatten() {
+            ending.level = ending.level.max(record.level);
         }
         let gathered = Gathered::new(ending.ladder.config.max_partial);
         let request = ending.ladder.learns.then(|| Box::new(request));
-        Self { ending, request, record, gathered }
+        Self { ending, request, own, beneath, gathered }
     }
 
     /// Puts the record into the last event; a whole answer is told to whoever keeps them.
     #[inline(never)]
     fn complete(&mut self, completion: &mut Completion) {
         self.gathered = Gathered::OFF;
-        if let Some(record) = self.record.take() {
-            completion.degradation = Some(record);
-        } else if completion.degradation.is_none()
+        // The last event from beneath knows more than the head did.
+        if let Some(last) = completion.degradation.take() {
+            self.beneath = Some(last);
+        }
+        completion.degradation = self.record();
+        if completion.degradation.is_none()
             && let Some(request) = &self.request
         {
             self.ending.ladder.learn(request, completion);
@@ -139,14 +150,31 @@ impl Following {
         self.ending.complete(completion);
     }
 
+    /// All that it lacks.
+    pub(super) fn record(&mut self) -> Option<Box<Degradation>> {
+        joined(self.own.take(), self.beneath.take())
+    }
+
     /// The last event of what came before the failure, if that is an answer.
     #[cold]
-    fn break_off(&mut self, failure: &Failure) -> Option<Event> {
-        let Some(completion) = partial(self, failure) else {
+    fn break_off(&mut self, failure: &Failure, stands_in: bool) -> Option<Event> {
+        let Some(completion) = partial(self, failure, stands_in) else {
             self.ending.fail(failure);
             return None;
         };
         self.ending.complete(&completion);
         Some(Event::Completed(Box::new(completion)))
+    }
+}
+
+/// One record of two: of this ladder, and of one beneath.
+#[inline]
+pub(super) fn joined(
+    own: Option<Box<Degradation>>,
+    beneath: Option<Box<Degradation>>,
+) -> Option<Box<Degradation>> {
+    match (own, beneath) {
+        (Some(own), Some(beneath)) => Some(Box::new(own.beside(*beneath))),
+        (own, beneath) => own.or(beneath),
     }
 }
