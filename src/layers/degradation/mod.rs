@@ -134,6 +134,7 @@ mod ending;
 mod future;
 mod gathered;
 mod graceful;
+mod lacks;
 mod ladder;
 mod layer;
 mod left_out;

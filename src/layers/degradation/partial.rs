@@ -27,7 +27,7 @@ pub(super) fn partial(following: &mut Following, failure: &Failure, stands_in: b
         return None;
     }
     let rung = Place::PartialResult.as_str();
-    let record = match following.record() {
+    let record = match following.lacks.take().map(|lacks| lacks.record()) {
         Some(record) if stands_in => record.and_then(failure),
         Some(record) => record.and_then(failure).caused_by(failure),
         None => Degradation::after(failure.clone()),

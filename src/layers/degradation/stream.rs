@@ -6,11 +6,12 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::chat::{BoxEvents, Completion, Degradation, Event, Reply, Request, Watchers, Watching};
+use crate::chat::{BoxEvents, Completion, Event, Reply, Request, Watchers, Watching};
 use crate::failure::Failure;
 
 use super::ending::Ending;
 use super::gathered::Gathered;
+use super::lacks::Lacks;
 use super::partial::partial;
 
 /// A reply's stream: the service's own, or that of a rung. Where it breaks after output, what came is made an answer.
@@ -33,9 +34,8 @@ pub(super) struct Following {
     pub(super) ending: Ending,
     /// The request, where its answer is to be kept.
     request: Option<Box<Request>>,
-    /// What it lacks already: for a reason of this ladder, and as it came from beneath.
-    own: Option<Box<Degradation>>,
-    beneath: Option<Box<Degradation>>,
+    /// What it lacks already.
+    pub(super) lacks: Option<Box<Lacks>>,
     pub(super) gathered: Gathered,
 }
 
@@ -101,7 +101,7 @@ where
 
 impl<E, W> fmt::Debug for Degraded<E, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Degraded").field("own", &self.following.own).finish_non_exhaustive()
+        f.debug_struct("Degraded").field("lacks", &self.following.lacks).finish_non_exhaustive()
     }
 }
 
@@ -119,40 +119,27 @@ fn poll_canned(
 
 impl Following {
     #[inline(always)]
-    pub(super) fn new(
-        mut ending: Ending,
-        request: Request,
-        own: Option<Box<Degradation>>,
-        beneath: Option<Box<Degradation>>,
-    ) -> Self {
-        for record in [&own, &beneath].into_iter().flatten() {
-            ending.level = ending.level.max(record.level);
+    pub(super) fn new(mut ending: Ending, request: Request, lacks: Option<Box<Lacks>>) -> Self {
+        if let Some(lacks) = &lacks {
+            ending.level = lacks.level();
         }
         let gathered = Gathered::new(ending.ladder.config.max_partial);
         let request = ending.ladder.learns.then(|| Box::new(request));
-        Self { ending, request, own, beneath, gathered }
+        Self { ending, request, lacks, gathered }
     }
 
     /// Puts the record into the last event; a whole answer is told to whoever keeps them.
     #[inline(never)]
     fn complete(&mut self, completion: &mut Completion) {
         self.gathered = Gathered::OFF;
-        // The last event from beneath knows more than the head did.
-        if let Some(last) = completion.degradation.take() {
-            self.beneath = Some(last);
-        }
-        completion.degradation = self.record();
-        if completion.degradation.is_none()
+        if let Some(lacks) = self.lacks.take() {
+            completion.degradation = Some(Box::new(lacks.at_last(completion.degradation.take())));
+        } else if completion.degradation.is_none()
             && let Some(request) = &self.request
         {
             self.ending.ladder.learn(request, completion);
         }
         self.ending.complete(completion);
-    }
-
-    /// All that it lacks.
-    pub(super) fn record(&mut self) -> Option<Box<Degradation>> {
-        joined(self.own.take(), self.beneath.take())
     }
 
     /// The last event of what came before the failure, if that is an answer.
@@ -164,17 +151,5 @@ impl Following {
         };
         self.ending.complete(&completion);
         Some(Event::Completed(Box::new(completion)))
-    }
-}
-
-/// One record of two: of this ladder, and of one beneath.
-#[inline]
-pub(super) fn joined(
-    own: Option<Box<Degradation>>,
-    beneath: Option<Box<Degradation>>,
-) -> Option<Box<Degradation>> {
-    match (own, beneath) {
-        (Some(own), Some(beneath)) => Some(Box::new(own.beside(*beneath))),
-        (own, beneath) => own.or(beneath),
     }
 }
