@@ -8,7 +8,10 @@
 
 mod support;
 
+use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
@@ -152,17 +155,31 @@ fn allowed(code: Code) -> &'static [Needs] {
     }
 }
 
-/// A stack as a function, whatever its type.
+/// A stack as a function, whatever its type: the call is made at once, polled or not.
 type BoxedStack = Box<dyn FnMut(Request) -> BoxFuture<'static, Result<BoxReply, Failure>>>;
 
-fn boxed<S, E, W>(service: S) -> BoxedStack
+fn boxed<S, E, W>(mut service: S) -> BoxedStack
 where
-    S: Service<Request, Response = Reply<E, W>, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
+    S: Service<Request, Response = Reply<E, W>, Error = Failure> + Send + 'static,
+    S::Future: Send + 'static,
     E: futures_util::Stream<Item = Result<Event, Failure>> + Unpin + Send + 'static,
     W: watertight::observe::Watchers + Unpin + Send + 'static,
 {
-    Box::new(move |request| service.clone().oneshot(request).map(|reply| reply.map(Reply::boxed)).boxed())
+    Box::new(move |request| {
+        let ready = service.ready().now_or_never().expect("ready at once").map(|_| ());
+        match ready {
+            Ok(()) => service.call(request).map(|reply| reply.map(Reply::boxed)).boxed(),
+            Err(failure) => std::future::ready(Err(failure)).boxed(),
+        }
+    })
+}
+
+/// A call: what the first service plays, and after how many polls its caller goes away, if he does.
+type Called = (Script, Option<usize>);
+
+fn calls() -> impl Strategy<Value = Vec<Called>> {
+    let leaves = proptest::option::weighted(0.4, 0_usize..6);
+    proptest::collection::vec((scripts(), leaves), 1..4)
 }
 
 /// The layer under test, as a twin may change it.
@@ -186,63 +203,123 @@ impl Parts<'_> {
     fn layer(&self) -> DegradationLayer {
         layer(self.rungs, &self.seen, &self.facts, 6)
     }
+
+    /// The same, which tells nothing.
+    fn quiet(&self) -> DegradationLayer {
+        layer(self.rungs, &self.seen, &Facts::default(), 6)
+    }
 }
 
-/// Plays a call on a clock of its own, and holds what came of it to the laws.
+/// What came of a call; nothing where its caller went away.
+type Came = Option<(Degradation, String, Result<(), Code>)>;
+
+/// Plays calls one after the other on a clock of their own, and holds what came of each to the laws.
 fn holds(
     rungs: &Rungs,
-    script: &Script,
+    calls: &[Called],
     stack: impl Fn(&Parts<'_>) -> BoxedStack,
 ) -> Result<(), TestCaseError> {
     let clock =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     clock.block_on(async {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&told);
-        let facts = Facts::to(move |fact: &Fact<'_>| {
-            if let Fact::Rung { rung, failure, .. } = fact {
-                sink.lock().unwrap().push(((*rung).to_owned(), failure.is_some()));
-            }
+        let (told, ends) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (sink, ended) = (Arc::clone(&told), Arc::clone(&ends));
+        let facts = Facts::to(move |fact: &Fact<'_>| match fact {
+            Fact::Rung { rung, .. } => sink.lock().unwrap().push((*rung).to_owned()),
+            Fact::Ended { .. } => *ended.lock().unwrap() += 1,
+            _ => {}
         });
         let (seen, log) = (Seen::default(), Log::default());
-        let parts =
-            Parts { rungs, seen: seen.clone(), facts, stage: Stage::new("a", &log, [script.clone()]) };
-        let (record, text, end) = match stack(&parts)(request()).await {
-            Ok(reply) => play(reply).await,
-            Err(failure) => (Degradation::NONE, String::new(), Err(failure.code())),
-        };
-        let (tried, told) = (seen.tried.lock().unwrap().clone(), told.lock().unwrap().clone());
-        prop_assert_eq!(log.open(), 0);
-        // After output nothing is tried, but that what came may be the answer.
-        let code = match ends(script) {
-            Ends::Well | Ends::Midway => {
-                prop_assert_eq!(&tried[..], &[] as &[&str], "only after a final failure, before output");
-                prop_assert!(!text.contains("rung"));
-                None
-            }
-            Ends::Early(code) => Some(code),
-        };
-        let expected = code.map_or(vec![], |code| course(rungs, code));
-        let names: Vec<_> =
-            expected.iter().filter(|(_, does)| *does != Does::Skips).map(|(name, _)| *name).collect();
-        prop_assert_eq!(&tried, &names, "each at most once, in order, and none stops the ladder");
-        // Skips are told when the ladder is planned, so before the rest.
-        let mut reports: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
-        reports.retain(|name| *name != "partial_result");
-        reports.sort_unstable();
-        let mut due: Vec<_> = expected.iter().map(|(name, _)| *name).collect();
-        due.sort_unstable();
-        prop_assert_eq!(reports, due, "each rung is reported, once");
-        let answered = expected.last().is_some_and(|(_, does)| *does == Does::Answers);
-        if let Some(code) = code {
-            prop_assert_eq!(end, if answered { Ok(()) } else { Err(code) });
-            prop_assert_eq!(record.fallback_chain.len(), if answered { expected.len() + 1 } else { 0 });
+        let scripts = calls.iter().map(|(script, _)| script.clone());
+        let parts = Parts { rungs, seen: seen.clone(), facts, stage: Stage::new("a", &log, scripts) };
+        let mut stack = stack(&parts);
+        for (script, leaves) in calls {
+            let call = stack(request());
+            let call = async {
+                match call.await {
+                    Ok(reply) => play(reply).await,
+                    Err(failure) => (Degradation::NONE, String::new(), Err(failure.code())),
+                }
+            };
+            let came = polled(call, *leaves).await;
+            // Whoever goes on without its caller has the time to.
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            prop_assert_eq!(log.open(), 0, "something is left");
+            let tried = std::mem::take(&mut *seen.tried.lock().unwrap());
+            let told = std::mem::take(&mut *told.lock().unwrap());
+            let learnt = std::mem::take(&mut *seen.learnt.lock().unwrap());
+            prop_assert_eq!(std::mem::take(&mut *ends.lock().unwrap()), 1, "the end is told once");
+            laws_of(rungs, script, &came, (&tried, told, learnt))
+                .map_err(|error| TestCaseError::fail(format!("{script:?}, {leaves:?}: {error}")))?;
         }
-        let learnt = *seen.learnt.lock().unwrap();
-        let whole = matches!(ends(script), Ends::Well);
-        prop_assert_eq!(learnt, if whole { rungs.len() } else { 0 }, "nothing degraded is kept");
         Ok(())
     })
+}
+
+/// Polls so often at most, then drops.
+async fn polled<F: Future>(future: F, mut most: Option<usize>) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| {
+        if most == Some(0) {
+            return Poll::Ready(None);
+        }
+        most = most.map(|most| most - 1);
+        let polled = future.as_mut().poll(cx).map(Some);
+        if most == Some(0) && polled.is_pending() { Poll::Ready(None) } else { polled }
+    })
+    .await
+}
+
+/// Holds one call to the laws: what was tried, told and learnt of it.
+fn laws_of(
+    rungs: &Rungs,
+    script: &Script,
+    came: &Came,
+    (tried, told, learnt): (&[&'static str], Vec<String>, usize),
+) -> Result<(), TestCaseError> {
+    // After output nothing is tried, but that what came may be the answer.
+    let code = match ends(script) {
+        Ends::Well | Ends::Midway => {
+            prop_assert_eq!(tried, &[] as &[&str], "only after a final failure, before output");
+            None
+        }
+        Ends::Early(code) => Some(code),
+    };
+    let expected = code.map_or(vec![], |code| course(rungs, code));
+    let names: Vec<_> =
+        expected.iter().filter(|(_, does)| *does != Does::Skips).map(|(name, _)| *name).collect();
+    let mut reports = told;
+    reports.retain(|name| name != "partial_result");
+    let Some((record, text, end)) = came else {
+        prop_assert!(names.starts_with(tried), "{tried:?}: each at most once, in order, of {names:?}");
+        // All that were tried are told of, but for the one that was at work.
+        let hangs = |name: &&str| expected.contains(&(name, Does::Hangs));
+        let at_work = tried.last().filter(|name| hangs(name) && !reports.iter().any(|told| told == *name));
+        let done = tried.iter().filter(|name| Some(*name) != at_work);
+        for name in done {
+            let times = reports.iter().filter(|told| told == name).count();
+            prop_assert_eq!(times, 1, "{} is reported, once", name);
+        }
+        let known = |told: &String| expected.iter().any(|(name, _)| name == told);
+        prop_assert!(reports.iter().all(known), "{reports:?} of {expected:?}");
+        prop_assert_eq!(learnt, 0, "nothing that broke off is kept");
+        return Ok(());
+    };
+    prop_assert_eq!(tried, &names, "each at most once, in order, and none stops the ladder");
+    prop_assert!(code.is_some() || !text.contains("rung"));
+    // Skips are told when the ladder is planned, so before the rest.
+    reports.sort_unstable();
+    let mut due: Vec<_> = expected.iter().map(|(name, _)| *name).collect();
+    due.sort_unstable();
+    prop_assert_eq!(reports, due, "each rung is reported, once");
+    let answered = expected.last().is_some_and(|(_, does)| *does == Does::Answers);
+    if let Some(code) = code {
+        prop_assert_eq!(*end, if answered { Ok(()) } else { Err(code) });
+        prop_assert_eq!(record.fallback_chain.len(), if answered { expected.len() + 1 } else { 0 });
+    }
+    let whole = matches!(ends(script), Ends::Well);
+    prop_assert_eq!(learnt, if whole { rungs.len() } else { 0 }, "nothing degraded is kept");
+    Ok(())
 }
 
 async fn play(mut reply: BoxReply) -> (Degradation, String, Result<(), Code>) {
@@ -279,12 +356,13 @@ fn course(rungs: &Rungs, code: Code) -> Vec<(&'static str, Does)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Scenario: any rungs, any script.
-    /// Expected: rungs MUST be tried only after a final failure before output, each at most once, in order; each MUST be
-    /// reported; one that errs MUST not stop the ladder; nothing degraded MUST be kept.
+    /// Scenario: any rungs, any calls one after the other, whose callers stay or leave after any number of polls.
+    /// Expected: rungs MUST be tried only after a final failure before output, each at most once a call, in order; each
+    /// MUST be reported; one that errs MUST not stop the ladder; nothing degraded MUST be kept; the end of each call MUST
+    /// be told once, and nothing go on without its caller.
     #[test]
-    fn any_ladder_keeps_the_laws(rungs in rungs(), script in scripts()) {
-        holds(&rungs, &script, |parts| boxed(parts.layer().layer(parts.stage.clone())))?;
+    fn any_ladder_keeps_the_laws(rungs in rungs(), calls in calls()) {
+        holds(&rungs, &calls, |parts| boxed(parts.layer().layer(parts.stage.clone())))?;
     }
 }
 
@@ -293,43 +371,85 @@ fn err_then_answer() -> Rungs {
     [rung(Does::Skips), rung(Does::Errs), rung(Does::Errs), rung(Does::Answers)]
 }
 
-/// Scenario: the laws, held against twins: one ladder inside another; a success taken for a failure; rungs nobody is
-/// told of; a ladder that ends at the first error; one whose degraded answers are kept.
-/// Expected: each MUST be rejected; the same parts, put together as they should be, MUST be accepted.
-#[test]
-fn a_ladder_that_breaks_a_law_is_rejected() {
-    let (rungs, down) = (err_then_answer(), Script::fails(Code::Server));
-    let errs = [(Does::Errs, Needs::Nothing); 4];
-    for rungs in [&rungs, &errs] {
-        assert!(holds(rungs, &down, |parts| boxed(parts.layer().layer(parts.stage.clone()))).is_ok());
-    }
-    let twice = |parts: &Parts<'_>| boxed(parts.layer().layer(parts.layer().layer(parts.stage.clone())));
-    assert!(holds(&errs, &down, twice).is_err(), "climbs twice");
-    let gloomy =
-        |parts: &Parts<'_>| {
-            let fails = |_| Err::<BoxReply, _>(fail(Code::Server));
-            boxed(parts.layer().layer(
-                parts.stage.clone().map_result(move |reply: Result<_, Failure>| reply.and_then(fails)),
-            ))
-        };
-    assert!(holds(&rungs, &Script::says("x"), gloomy).is_err(), "climbs without a failure");
-    let silent = |parts: &Parts<'_>| {
-        boxed(layer(parts.rungs, &parts.seen, &Facts::default(), 6).layer(parts.stage.clone()))
-    };
-    assert!(holds(&rungs, &down, silent).is_err(), "does not report");
-    let short = |parts: &Parts<'_>| {
+/// A ladder that breaks a law, and which.
+type Twin = (&'static str, fn(&Parts<'_>) -> BoxedStack);
+
+const TWINS: [Twin; 8] = [
+    ("climbs twice", |parts| boxed(parts.layer().layer(parts.quiet().layer(parts.stage.clone())))),
+    ("climbs without a failure", |parts| {
+        let fails = |_| Err::<BoxReply, _>(fail(Code::Server));
+        let down = move |reply: Result<_, Failure>| reply.and_then(fails);
+        boxed(parts.layer().layer(parts.stage.clone().map_result(down)))
+    }),
+    ("does not report", |parts| {
+        let facts = parts.facts.clone();
+        let silent = Facts::to(move |fact: &Fact<'_>| {
+            if !matches!(fact, Fact::Rung { failure: Some(_), .. }) {
+                facts.emit(fact);
+            }
+        });
+        boxed(layer(parts.rungs, &parts.seen, &silent, 6).layer(parts.stage.clone()))
+    }),
+    ("stops at an error", |parts| {
         boxed(layer(parts.rungs, &parts.seen, &parts.facts, 1).layer(parts.stage.clone()))
-    };
-    assert!(holds(&rungs, &down, short).is_err(), "stops at an error");
-    let keeps = |parts: &Parts<'_>| {
+    }),
+    ("keeps what is degraded", |parts| {
         let seen = parts.seen.clone();
         let keep = move |reply: Reply<_>| {
-            *seen.learnt.lock().unwrap() += 1;
+            let kept = usize::from(reply.head().degradation().is_degraded());
+            *seen.learnt.lock().unwrap() += kept;
             reply
         };
         boxed(parts.layer().layer(parts.stage.clone()).map_response(keep))
-    };
-    assert!(holds(&rungs, &down, keeps).is_err(), "keeps what is degraded");
+    }),
+    ("climbs in one call alone", |parts| {
+        let (mut ladder, mut bare) =
+            (boxed(parts.layer().layer(parts.stage.clone())), boxed(parts.stage.clone()));
+        let mut climbed = false;
+        let facts = parts.facts.clone();
+        Box::new(move |request| {
+            if !std::mem::replace(&mut climbed, true) {
+                return ladder(request);
+            }
+            let call = watertight::chat::Ask::call(&request).id;
+            let outcome = Outcome::Abandoned;
+            facts.emit(&Fact::Ended { call, outcome, level: Level::None });
+            bare(request)
+        })
+    }),
+    ("goes on without its caller", |parts| {
+        let mut ladder = boxed(parts.layer().layer(parts.stage.clone()));
+        Box::new(move |request| {
+            let call = tokio::spawn(ladder(request));
+            call.map(|reply| reply.expect("nothing panics")).boxed()
+        })
+    }),
+    ("tells the end twice", |parts| {
+        let above = DegradationConfig { graceful: None, max_partial: None, ..DegradationConfig::default() };
+        let above = DegradationLayer::new(above).unwrap().facts(&parts.facts);
+        boxed(above.layer(parts.layer().layer(parts.stage.clone())))
+    }),
+];
+
+/// Scenario: the laws, held against twins that break one each.
+/// Expected: each MUST be rejected by some script.
+#[test]
+fn a_ladder_that_breaks_a_law_is_rejected() {
+    for (breaks, twin) in TWINS {
+        is_rejected(breaks, &(rungs(), calls()), |(rungs, calls)| holds(&rungs, &calls, twin));
+    }
+}
+
+/// Runs a property that is to fail.
+fn is_rejected<S: Strategy>(
+    breaks: &str,
+    strategy: &S,
+    test: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
+    use proptest::test_runner::{Config, TestError, TestRunner};
+    let config = Config { cases: 2_000, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let verdict = TestRunner::new(config).run(strategy, test);
+    assert!(matches!(verdict, Err(TestError::Fail(..))), "{breaks}: {verdict:?}");
 }
 
 /// Scenario: a ladder beneath another makes a broken stream a partial result; the rungs above keep answers.
