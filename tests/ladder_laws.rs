@@ -8,9 +8,11 @@
 
 mod support;
 
+use std::collections::VecDeque;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -18,14 +20,16 @@ use futures_util::{FutureExt, StreamExt};
 use proptest::prelude::*;
 use support::{Act, Log, Script, Stage, ask, fail, request};
 use tower::{Layer, Service, ServiceExt};
-use watertight::chat::{BoxReply, Completion, Degradation, Event, Level, Reply, Request};
+use watertight::chat::{BoxReply, Completion, Degradation, Event, Level, Reply, Request, Tool};
 use watertight::event::{Fact, Facts};
 use watertight::failure::{Code, Failure};
 use watertight::gate::{Admission, Admit, Gate};
-use watertight::layers::DegradationLayer;
+use watertight::layers::circuit_breaker::CircuitBreakerConfig;
 use watertight::layers::degradation::{
-    Answer, Answering, Case, Consider, DegradationConfig, Needs, Place, Rung,
+    Answer, Answering, CallableWhen, Case, Consider, DegradationConfig, Needs, Place, Rung,
 };
+use watertight::layers::rate_limit::RateLimitConfig;
+use watertight::layers::{CircuitBreakerLayer, DegradationLayer, TokenAwareRateLimitLayer};
 use watertight::observe::{End, Observer, Outcome};
 
 const NAMES: [&str; 4] = ["one", "two", "three", "four"];
@@ -540,4 +544,301 @@ async fn whoever_joins_late_is_told_the_same() {
     let reply = reply.follow(watertight::observe::Watch::new(Entry(book.clone())));
     assert!(reply.collect().await.unwrap().degradation().is_degraded());
     assert_eq!(*book.0.lock().unwrap(), [Outcome::Failed(Code::Server)]);
+}
+
+/// One thing that happens to calls of a stack. Calls are named by their place among those that live.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A call is made, and not polled yet.
+    Call(Script),
+    /// It is polled, and so many events of it are read.
+    Read(usize, usize),
+    /// Its caller goes away.
+    Drop(usize),
+    Advance(u64),
+    /// Whether the optional tool, and the fallback model, can be called.
+    Callable(bool, bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let script = prop_oneof![3 => scripts(), 2 => Just(Script::fails(Code::Server)), 1 => limits()];
+    let step = prop_oneof![
+        5 => script.prop_map(Step::Call),
+        8 => (0_usize..4, 1_usize..9).prop_map(|(at, most)| Step::Read(at, most)),
+        2 => (0_usize..4).prop_map(Step::Drop),
+        2 => prop_oneof![1_u64..20, 500_u64..3_000].prop_map(Step::Advance),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(tool, model)| Step::Callable(tool, model)),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+/// A provider that tells what was used, and then breaks, or asks to be left alone.
+fn limits() -> impl Strategy<Value = Script> {
+    let later = fail(Code::RateLimited).with_retry_after(Some(Duration::from_secs(2)));
+    let last = prop_oneof![Just(Act::Done), Just(Act::End), Just(Act::Fail(later))];
+    (1_u64..200, 1_u64..200, last)
+        .prop_map(|(input, output, last)| Script::body([Act::Text("x"), Act::Used(input, output), last]))
+}
+
+/// What can be called now.
+#[derive(Clone)]
+struct Now {
+    tool: Arc<AtomicBool>,
+    model: Arc<AtomicBool>,
+}
+
+/// A stack over a breaker and a limiter, and the calls of it that live.
+struct World {
+    breaker: CircuitBreakerLayer,
+    limiter: TokenAwareRateLimitLayer,
+    stage: Arc<Mutex<VecDeque<Script>>>,
+    stack: BoxedStack,
+    live: Vec<Live>,
+}
+
+enum Live {
+    Calling(BoxFuture<'static, Result<BoxReply, Failure>>),
+    Reading(BoxReply),
+}
+
+/// The service whose calls are counted, each with the script that was put there for it.
+#[derive(Clone)]
+struct Playing(Arc<Mutex<VecDeque<Script>>>);
+
+impl Service<Request> for Playing {
+    type Response = <Stage as Service<Request>>::Response;
+    type Error = Failure;
+    type Future = <Stage as Service<Request>>::Future;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Where nobody put one there, what is asked once more answers well.
+    fn call(&mut self, request: Request) -> Self::Future {
+        let script = self.0.lock().unwrap().pop_front().unwrap_or_else(|| Script::says("more"));
+        let mut stage = Stage::new("a", &Log::default(), [script]);
+        let _ = stage.poll_ready(&mut Context::from_waker(Waker::noop()));
+        stage.call(request)
+    }
+}
+
+/// What a world puts around its breaker and its limiter, which stand around the service in this order.
+type Around = fn(&CircuitBreakerLayer, &TokenAwareRateLimitLayer, Playing, &Now) -> BoxedStack;
+
+impl World {
+    fn new(around: Around, now: &Now) -> Self {
+        let config = CircuitBreakerConfig {
+            failures: Some(3),
+            min_calls: 4,
+            rest: Duration::from_secs(2),
+            ramp: Some(Duration::from_secs(2)),
+            jitter: 0.0,
+            ..CircuitBreakerConfig::default()
+        };
+        let breaker = CircuitBreakerLayer::new(config).unwrap().named("provider:a");
+        let config = RateLimitConfig {
+            requests_per_minute: Some(120),
+            tokens_per_minute: Some(20_000),
+            max_concurrency: Some(3),
+            acquire_timeout: Duration::from_secs(1),
+            max_waiting: 2,
+            ..RateLimitConfig::default()
+        };
+        let limiter = TokenAwareRateLimitLayer::new(config).unwrap().named("provider:a");
+        let stage = Arc::default();
+        let stack = around(&breaker, &limiter, Playing(Arc::clone(&stage)), now);
+        Self { breaker, limiter, stage, stack, live: Vec::new() }
+    }
+
+    async fn play(&mut self, step: &Step, request: &Request) {
+        match *step {
+            Step::Call(ref script) => {
+                // Whoever is refused on the way asks for no script: the next finds its own.
+                let mut stage = self.stage.lock().unwrap();
+                stage.clear();
+                stage.push_back(script.clone());
+                drop(stage);
+                self.live.push(Live::Calling((self.stack)(request.clone())));
+            }
+            Step::Read(at, most) if !self.live.is_empty() => {
+                let at = at % self.live.len();
+                if self.live[at].read(most) {
+                    self.live[at] = Live::Calling(std::future::pending().boxed());
+                }
+            }
+            Step::Drop(at) if !self.live.is_empty() => {
+                let at = at % self.live.len();
+                drop(self.live.remove(at));
+            }
+            Step::Read(..) | Step::Drop(_) | Step::Advance(_) | Step::Callable(..) => {}
+        }
+    }
+}
+
+impl Live {
+    /// Reads so far, and says whether it is over.
+    fn read(&mut self, most: usize) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        if let Self::Calling(call) = self {
+            match call.as_mut().poll(&mut cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(_)) => return true,
+                Poll::Ready(Ok(reply)) => *self = Self::Reading(reply),
+            }
+        }
+        let Self::Reading(reply) = self else { return false };
+        for _ in 0..most {
+            match reply.poll_next_unpin(&mut cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Some(Ok(Event::Completed(_)) | Err(_)) | None) => return true,
+                Poll::Ready(Some(Ok(_))) => {}
+            }
+        }
+        false
+    }
+}
+
+/// Reads ahead to the first output as a ladder does, and does nothing more.
+fn bare(
+    breaker: &CircuitBreakerLayer,
+    limiter: &TokenAwareRateLimitLayer,
+    service: Playing,
+    now: &Now,
+) -> BoxedStack {
+    let mut inner = boxed(breaker.layer(limiter.layer(service)));
+    let tool = Arc::clone(&now.tool);
+    Box::new(move |request| {
+        let asked = if tool.load(Ordering::Relaxed) { request } else { request.without_tools() };
+        let call = inner(asked);
+        async move {
+            let mut reply = call.await?;
+            std::future::poll_fn(|cx| reply.poll_commit(cx)).await?;
+            Ok(reply)
+        }
+        .boxed()
+    })
+}
+
+/// Every rung that asks somebody else, and one that hangs.
+fn rungs_beside(now: &Now, model: Option<Playing>) -> DegradationLayer {
+    let config = DegradationConfig {
+        fallback_models: vec!["small".into()],
+        optional_tools: vec!["search".into()],
+        rung_timeout: Some(Duration::from_millis(700)),
+        ..DegradationConfig::default()
+    };
+    let beside = || {
+        let dies = Script::body([Act::Text("y"), Act::Fail(fail(Code::Transport))]);
+        Playing(Arc::new(Mutex::new([Script::fails(Code::Server), Script::says("y"), dies].into())))
+    };
+    let (tool, small) = (Arc::clone(&now.tool), Arc::clone(&now.model));
+    let rung = Scripted { name: "one", does: Does::Hangs, needs: Needs::Model, seen: Seen::default() };
+    DegradationLayer::new(config)
+        .unwrap()
+        .fallback_model(model.unwrap_or_else(beside))
+        .unwrap()
+        .model_callable("small", CallableWhen::new(move || small.load(Ordering::Relaxed)))
+        .unwrap()
+        .skip_tool(beside())
+        .unwrap()
+        .tool_callable("search", CallableWhen::new(move || tool.load(Ordering::Relaxed)))
+        .unwrap()
+        .rung_after(Place::SkipTool, rung)
+}
+
+const LADDER: Around = |breaker, limiter, service, now| {
+    boxed(rungs_beside(now, None).layer(breaker.layer(limiter.layer(service))))
+};
+
+/// Asks the inner service once more when its call failed.
+const ASKS_AGAIN: Around = |breaker, limiter, service, now| {
+    let inner = breaker.layer(limiter.layer(service));
+    let config = DegradationConfig { fallback_models: vec!["small".into()], ..DegradationConfig::default() };
+    let layer = DegradationLayer::new(config).unwrap().fallback_model(inner.clone()).unwrap();
+    let small = Arc::clone(&now.model);
+    let callable = CallableWhen::new(move || small.load(Ordering::Relaxed));
+    boxed(layer.model_callable("small", callable).unwrap().layer(inner))
+};
+
+/// Stands beneath, and what it answers counts as the provider's own answer there.
+const REPORTS_ITS_OWN: Around = |breaker, limiter, service, now| {
+    let own = |mut reply: Reply<_, _>| {
+        reply.head_mut().degradation = None;
+        reply.wrap(|events| {
+            events.map(|item: Result<Event, Failure>| match item {
+                Ok(Event::Completed(mut whole)) => {
+                    whole.degradation = None;
+                    Ok(Event::Completed(whole))
+                }
+                item => item,
+            })
+        })
+    };
+    let ladder = rungs_beside(now, None).layer(service).map_response(Reply::boxed).map_response(own);
+    boxed(breaker.layer(limiter.layer(ladder)))
+};
+
+/// Offers the model a tool that cannot be called: what is reserved for the call is more.
+const OFFERS_ALL: Around = |breaker, limiter, service, _| boxed(breaker.layer(limiter.layer(service)));
+
+/// Plays steps in a world with something around its gates, and in one with nothing, and compares the figures of the gates.
+fn figures_are_equal(steps: &[Step], around: Around) -> Result<(), TestCaseError> {
+    let clock =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    clock.block_on(async {
+        let now = Now { tool: Arc::new(true.into()), model: Arc::new(true.into()) };
+        let (mut with, mut without) = (World::new(around, &now), World::new(bare, &now));
+        let about = "looks for what is asked of it, ".repeat(20);
+        let tool = Tool::new("search", about, serde_json::json!({"type": "object"}));
+        for step in steps {
+            match *step {
+                Step::Advance(ms) => tokio::time::advance(Duration::from_millis(ms)).await,
+                Step::Callable(tool, model) => {
+                    now.tool.store(tool, Ordering::Relaxed);
+                    now.model.store(model, Ordering::Relaxed);
+                }
+                _ => {}
+            }
+            let request = request().tool(tool.clone());
+            with.play(step, &request).await;
+            without.play(step, &request).await;
+            prop_assert_eq!(with.breaker.snapshot(), without.breaker.snapshot(), "{:?}", step);
+            prop_assert_eq!(with.limiter.snapshot(), without.limiter.snapshot(), "{:?}", step);
+        }
+        // Once all have gone nobody is at work or in line.
+        with.live.clear();
+        without.live.clear();
+        prop_assert_eq!(with.limiter.snapshot(), without.limiter.snapshot());
+        let busy = with.limiter.snapshot().keys.iter().any(|key| key.in_flight > 0 || key.waiting > 0);
+        prop_assert!(!busy, "somebody is at work still");
+        Ok(())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Scenario: any calls, side by side, that end well, fail before and in mid-answer, and are left; time, and what can
+    /// be called, change; over a breaker and a limiter, with the ladder above and without.
+    /// Expected: the figures of breaker and limiter MUST be the same with and without, after each step.
+    #[test]
+    fn gates_beneath_a_ladder_have_the_figures_they_have_without(steps in steps()) {
+        figures_are_equal(&steps, LADDER)?;
+    }
+}
+
+/// Scenario: the same, with twins: one that asks the inner service once more, one that reports its own answer beneath, one
+/// that offers what cannot be called.
+/// Expected: each MUST be rejected by some script.
+#[test]
+fn a_ladder_that_changes_figures_is_rejected() {
+    let twins: [(&str, Around); 3] = [
+        ("asks once more", ASKS_AGAIN),
+        ("reports its own answer", REPORTS_ITS_OWN),
+        ("offers what cannot be called", OFFERS_ALL),
+    ];
+    for (breaks, twin) in twins {
+        is_rejected(breaks, &steps(), |steps| figures_are_equal(&steps, twin));
+    }
 }
