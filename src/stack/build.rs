@@ -27,14 +27,11 @@ use super::whole::{Attempts, ProviderLayers, ShorteningStack, Stack, StackOver};
 /// # use watertight::event::Facts;
 /// # use watertight::failure::{ConfigError, Failure};
 /// # use watertight::stack::Layers;
-/// use tower::Layer;
 /// # type Provider = BoxCloneSyncService<Request, BoxReply, Failure>;
 ///
 /// # fn build(config: StackConfig, first: Provider, spare: Provider) -> Result<(), ConfigError> {
-/// let mut layers = Layers::new(config, &Facts::default())?;
-/// // The models that `[degradation] fallback_models` names are asked through the same bulkhead.
-/// let spare = layers.bulkhead.layer(spare);
-/// layers.degradation = layers.degradation.fallback_model(spare)?;
+/// // The models that `[degradation] fallback_models` names are asked inside the same bulkhead.
+/// let layers = Layers::new(config, &Facts::default())?.fallback_model(spare)?;
 /// let stack = layers.over([("first", first)])?;
 /// # let _ = stack;
 /// # Ok(()) }
@@ -164,7 +161,7 @@ impl Layers {
             ("optional_tools", &ladder.optional_tools, Place::SkipTool, "skip_tool"),
         ] {
             if !named.is_empty() && !self.degradation.has(place) {
-                let reason = format!("needs a service: give one to `degradation` by `{method}`");
+                let reason = format!("needs a service: give one by `Layers::{method}`");
                 return Err(ConfigError::new(format!("degradation.{field}"), reason));
             }
         }

@@ -163,20 +163,24 @@ impl<F, E, W> CallProj<'_, F, E, W> {
 /// The service's own reply, with a record in its head where another model answered, or a tool was left out.
 #[inline(always)]
 fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<Asked>) -> Reply<Degraded<E, W>> {
-    let mut asked = call.take().expect("polled after it was ready");
+    let Asked { ending, request, left_out } = call.take().expect("polled after it was ready");
     let head = reply.head_mut();
-    let plain = asked.left_out.is_none() && head.degradation.is_none() && head.model.is_none();
-    let lacks = if plain { None } else { lacks(&mut asked, head) };
-    Degraded::whole(reply, Following::new(asked.ending, asked.request, lacks))
+    let plain = left_out.is_none() && head.degradation.is_none() && head.model.is_none();
+    let lacks = if plain { None } else { lacks(&ending, &request, left_out, head) };
+    Degraded::whole(reply, Following::new(ending, request, lacks))
 }
 
 /// What the service's own answer lacks, put into its head.
 #[inline(never)]
-fn lacks(asked: &mut Asked, head: &mut Head) -> Option<Box<Lacks>> {
-    let Asked { ending, request, left_out } = asked;
+fn lacks(
+    ending: &Ending,
+    request: &Request,
+    left_out: Option<Box<LeftOut>>,
+    head: &mut Head,
+) -> Option<Box<Lacks>> {
     let beneath = head.degradation.take();
     let mut own = if beneath.is_none() { stand_in(&ending.ladder, request, head) } else { None };
-    if let Some(left_out) = left_out.take() {
+    if let Some(left_out) = left_out {
         let record = left_out.answered(&ending.ladder, ending.call);
         own = Some(match own {
             Some(other) => record.beside(other),

@@ -237,13 +237,13 @@ where
         if let Some(failure) = self.broken.take() {
             return ResponseFuture::broken(ladder, request, failure);
         }
-        let mut asked = request.clone();
-        let left_out = if ladder.tools.is_empty() || request.tools.is_empty() {
-            None
+        let kept = request.clone();
+        let (asked, left_out) = if ladder.tools.is_empty() || request.tools.is_empty() {
+            (request, None)
         } else {
-            LeftOut::of(&ladder, &mut asked)
+            LeftOut::of(&ladder, request)
         };
-        ResponseFuture::calling(ladder, request, left_out, self.inner.call(asked))
+        ResponseFuture::calling(ladder, kept, left_out, self.inner.call(asked))
     }
 }
 

@@ -19,13 +19,12 @@ pub(super) struct LeftOut {
 impl LeftOut {
     /// Takes the tools that cannot be called now out of a request, if it offers any.
     #[inline(never)]
-    pub(super) fn of(ladder: &Ladder, request: &mut Request) -> Option<Box<Self>> {
-        let tools = ladder.shut(request);
+    pub(super) fn of(ladder: &Ladder, request: Request) -> (Request, Option<Box<Self>>) {
+        let tools = ladder.shut(&request);
         if tools.is_empty() {
-            return None;
+            return (request, None);
         }
-        *request = leave_out(request.clone(), &tools);
-        Some(Box::new(Self { tools }))
+        (leave_out(request, &tools), Some(Box::new(Self { tools })))
     }
 
     /// The call was answered without them: the record of it, as the second rung writes it.

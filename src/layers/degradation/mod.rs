@@ -82,7 +82,7 @@
 //! # Order
 //! Right: outermost, so that every failure beneath comes here once it is final; the service of `fallback_model` goes
 //! through the same bulkhead as the one beneath (clones of a bulkhead layer share it), since a caller has no second
-//! budget for a second model. Wrong: beneath failover or retry; they would never see a failure, and words would end
+//! budget for a second model; [`Layers::fallback_model`](crate::stack::Layers::fallback_model) puts it there. Wrong: beneath failover or retry; they would never see a failure, and words would end
 //! what another candidate could still answer.
 //!
 //! # Example
