@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +10,7 @@ use crate::event::{Fact, Facts};
 use crate::failure::{Code, Failure};
 
 use super::config::DegradationConfig;
+use super::counts::{Counts, Snapshot};
 use super::route::Route;
 use super::rung::{CallableWhen, Case, Consider, Rung};
 
@@ -31,26 +31,6 @@ pub enum Place {
     PartialResult,
     /// Words.
     GracefulFailure,
-}
-
-/// What a ladder did so far.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Snapshot {
-    /// The rungs, best first.
-    pub rungs: Vec<RungSnapshot>,
-}
-
-/// What a rung did so far.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct RungSnapshot {
-    /// Which.
-    pub rung: String,
-    /// How often it was tried.
-    pub tried: u64,
-    /// How often it answered.
-    pub answered: u64,
 }
 
 /// The rungs, and what decides between them. Changed while a layer is built, never after.
@@ -76,12 +56,6 @@ pub(super) struct Entry {
     own: bool,
     pub(super) rung: Arc<dyn Rung>,
     pub(super) counts: Arc<Counts>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    tried: AtomicU64,
-    answered: AtomicU64,
 }
 
 // === impl Place ===
@@ -191,17 +165,12 @@ impl Ladder {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        let rung = |rung: &str, counts: &Counts| RungSnapshot {
-            rung: rung.to_owned(),
-            tried: counts.tried.load(Ordering::Relaxed),
-            answered: counts.answered.load(Ordering::Relaxed),
-        };
-        let mut rungs: Vec<_> =
-            self.entries.iter().map(|entry| rung(entry.rung.name(), &entry.counts)).collect();
+        let shown = |entry: &Entry| entry.counts.snapshot(entry.rung.name());
+        let mut rungs: Vec<_> = self.entries.iter().map(shown).collect();
         // Two rungs need no entry: the first of them is behind the other, so that it moves nothing of its.
-        let mut add = |place: Place, counts| {
+        let mut add = |place: Place, counts: &Counts| {
             let at = self.entries.partition_point(|entry| entry.place < place);
-            rungs.insert(at, rung(place.as_str(), counts));
+            rungs.insert(at, counts.snapshot(place.as_str()));
         };
         if self.config.max_partial.is_some() {
             add(Place::PartialResult, &self.partial);
@@ -225,15 +194,6 @@ impl std::fmt::Debug for Ladder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let rungs: Vec<_> = self.entries.iter().map(|entry| entry.rung.name()).collect();
         f.debug_struct("Ladder").field("config", &self.config).field("rungs", &rungs).finish_non_exhaustive()
-    }
-}
-
-// === impl Counts ===
-
-impl Counts {
-    pub(super) fn count(&self, answered: bool) {
-        self.tried.fetch_add(1, Ordering::Relaxed);
-        self.answered.fetch_add(u64::from(answered), Ordering::Relaxed);
     }
 }
 

@@ -1,8 +1,7 @@
-//! The layer and its service.
+//! The layer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 use tower_layer::Layer;
@@ -13,15 +12,14 @@ use crate::event::Facts;
 use crate::failure::{ConfigError, Failure};
 
 use super::config::DegradationConfig;
+use super::counts::Snapshot;
 use super::defer::{DeferQueue, Deferring};
-use super::future::ResponseFuture;
+use super::degrading::Degrading;
 use super::graceful::GracefulFailure;
-use super::ladder::{Ladder, Place, Snapshot};
-use super::left_out::LeftOut;
+use super::ladder::{Ladder, Place};
 use super::models::FallbackModel;
 use super::other::Other;
 use super::rung::{CallableWhen, Rung};
-use super::stream::Degraded;
 use super::tools::SkipTool;
 
 /// Answers where the service beneath cannot. Clones of a layer, and the services it made, share the rungs and what
@@ -32,15 +30,6 @@ pub struct DegradationLayer {
     /// The first rung while it is built, so that its parts may come in any order.
     models: HashMap<String, CallableWhen>,
     fallback: Option<Other>,
-}
-
-/// A service with a ladder beneath its failures. See the [module](super).
-#[derive(Debug)]
-pub struct Degrading<S> {
-    inner: S,
-    ladder: Arc<Ladder>,
-    /// Why it will never be ready: the next call is about it, and not passed on.
-    broken: Option<Failure>,
 }
 
 // === impl DegradationLayer ===
@@ -205,51 +194,6 @@ impl<S> Layer<S> for DegradationLayer {
     type Service = Degrading<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Degrading { inner, ladder: Arc::clone(&self.ladder), broken: None }
-    }
-}
-
-// === impl Degrading ===
-
-impl<S, E, W> Service<Request> for Degrading<S>
-where
-    S: Service<Request, Response = Reply<E, W>, Error = Failure>,
-    E: Stream<Item = Result<Event, Failure>> + Unpin,
-    W: Watchers + Unpin,
-{
-    type Response = Reply<Degraded<E, W>>;
-    type Error = Failure;
-    type Future = ResponseFuture<S::Future, E, W>;
-
-    /// Ready, too, when the inner service will never be: whoever calls is to have an answer.
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if self.broken.is_none()
-            && let Err(failure) = ready!(self.inner.poll_ready(cx))
-        {
-            self.broken = Some(failure);
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline(always)]
-    fn call(&mut self, request: Request) -> Self::Future {
-        let ladder = Arc::clone(&self.ladder);
-        if let Some(failure) = self.broken.take() {
-            return ResponseFuture::broken(ladder, request, failure);
-        }
-        let kept = request.clone();
-        let (asked, left_out) = if ladder.tools.is_empty() || request.tools.is_empty() {
-            (request, None)
-        } else {
-            LeftOut::of(&ladder, request)
-        };
-        ResponseFuture::calling(ladder, kept, left_out, self.inner.call(asked))
-    }
-}
-
-/// A clone starts unready, and asks for itself.
-impl<S: Clone> Clone for Degrading<S> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), ladder: Arc::clone(&self.ladder), broken: None }
+        Degrading::new(inner, Arc::clone(&self.ladder))
     }
 }
