@@ -164,11 +164,7 @@ impl Degradation {
             }
         }
         self.fallback_chain.extend(beneath.fallback_chain);
-        self.user_message = match (beneath.user_message, self.user_message) {
-            (beneath, own) if beneath.is_empty() => own,
-            (beneath, own) if own.is_empty() => beneath,
-            (beneath, own) => format!("{beneath} {own}"),
-        };
+        self.user_message = format!("{} {}", beneath.user_message, self.user_message).trim().to_owned();
         self.kept = beneath.kept.or(self.kept);
         self.ticket = beneath.ticket.or(self.ticket);
         self.support_contact = beneath.support_contact.or(self.support_contact);

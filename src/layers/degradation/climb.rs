@@ -13,7 +13,6 @@ use crate::time::{Instant, now, sleep_until};
 
 use super::answer::Answer;
 use super::ladder::Ladder;
-use super::left_out::LeftOut;
 use super::route::Route;
 use super::rung::{Case, Needs, Rung};
 
@@ -26,13 +25,8 @@ pub(super) type Climb = Pin<Box<dyn Future<Output = Result<BoxReply, Failure>> +
 
 /// Begins a way down, or hands the failure back where it goes nowhere. What was left out of the call did not help, and
 /// that is on the record.
-pub(super) fn begin(
-    ladder: &Arc<Ladder>,
-    request: &Request,
-    left_out: Option<Box<LeftOut>>,
-    failure: Failure,
-) -> Result<Climb, Failure> {
-    if let Some(left_out) = &left_out {
+pub(super) fn begin(ladder: &Arc<Ladder>, request: &Request, failure: Failure) -> Result<Climb, Failure> {
+    if let Some(left_out) = &ladder.left_out {
         left_out.failed(ladder, request.call().id, &failure);
     }
     let route = Route::of(&failure, is_late(request, now()));
@@ -40,8 +34,8 @@ pub(super) fn begin(
         return Err(failure);
     }
     let mut case = Case::new(request.clone(), failure, ladder.facts.clone());
-    if let Some(left_out) = left_out {
-        case.leave_out(*left_out);
+    if let Some(left_out) = &ladder.left_out {
+        case.leave_out(left_out);
     }
     Ok(Box::pin(climb(Arc::clone(ladder), case, route)))
 }

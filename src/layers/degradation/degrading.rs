@@ -32,6 +32,7 @@ impl<S> Degrading<S> {
 
     /// Makes a call without the optional tools that cannot be called now, if it offers any. Apart from the way of all
     /// other calls.
+    #[cold]
     #[inline(never)]
     fn call_with_tools<E, W>(
         &mut self,
@@ -42,8 +43,8 @@ impl<S> Degrading<S> {
         S: Service<Request, Response = Reply<E, W>, Error = Failure>,
     {
         let kept = request.clone();
-        let (asked, left_out) = LeftOut::of(&ladder, request);
-        ResponseFuture::calling(ladder, kept, left_out, self.inner.call(asked))
+        let (ladder, asked) = LeftOut::of(ladder, request);
+        ResponseFuture::calling(ladder, kept, self.inner.call(asked))
     }
 }
 
@@ -76,7 +77,7 @@ where
         if !ladder.tools.is_empty() && !request.tools.is_empty() {
             return self.call_with_tools(ladder, request);
         }
-        ResponseFuture::calling(ladder, request.clone(), None, self.inner.call(request))
+        ResponseFuture::calling(ladder, request.clone(), self.inner.call(request))
     }
 }
 

@@ -18,7 +18,6 @@ use super::climb::{self, Climb};
 use super::ending::Ending;
 use super::lacks::Lacks;
 use super::ladder::{Ladder, Place};
-use super::left_out::LeftOut;
 use super::stream::{Degraded, Following};
 
 pin_project! {
@@ -28,15 +27,8 @@ pin_project! {
         #[pin]
         state: State<F, E, W>,
         // What the stream needs, taken when it begins. Below the state: what is beneath ends before the whole does.
-        call: Option<Asked>,
+        call: Option<(Ending, Request)>,
     }
-}
-
-/// What was asked, and of whom it is told.
-struct Asked {
-    ending: Ending,
-    request: Request,
-    left_out: Option<Box<LeftOut>>,
 }
 
 pin_project! {
@@ -55,22 +47,15 @@ pin_project! {
 
 impl<F, E, W> ResponseFuture<F, E, W> {
     #[inline(always)]
-    pub(super) fn calling(
-        ladder: Arc<Ladder>,
-        request: Request,
-        left_out: Option<Box<LeftOut>>,
-        call: F,
-    ) -> Self {
+    pub(super) fn calling(ladder: Arc<Ladder>, request: Request, call: F) -> Self {
         let ending = Ending::new(ladder, &request);
-        let asked = Asked { ending, request, left_out };
-        Self { state: State::Calling { call: Committing::new(call) }, call: Some(asked) }
+        Self { state: State::Calling { call: Committing::new(call) }, call: Some((ending, request)) }
     }
 
     #[cold]
     pub(super) fn broken(ladder: Arc<Ladder>, request: Request, failure: Failure) -> Self {
         let ending = Ending::new(ladder, &request);
-        let asked = Asked { ending, request, left_out: None };
-        Self { state: State::Broken { failure: Some(failure) }, call: Some(asked) }
+        Self { state: State::Broken { failure: Some(failure) }, call: Some((ending, request)) }
     }
 }
 
@@ -133,7 +118,7 @@ impl<F, E, W> CallProj<'_, F, E, W> {
             Ok(reply) => reply,
             Err(failure) => return Poll::Ready(Err(self.fail(failure))),
         };
-        let Asked { ending, request, .. } = self.call.take().expect("polled after it was ready");
+        let (ending, request) = self.call.take().expect("polled after it was ready");
         let lacks = Lacks::new(reply.head().degradation.as_deref().cloned(), None);
         Poll::Ready(Ok(Degraded::canned(reply, Following::new(ending, request, lacks))))
     }
@@ -142,8 +127,8 @@ impl<F, E, W> CallProj<'_, F, E, W> {
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<BoxReply, Failure>> {
         if let StateProj::Broken { failure } = self.state.as_mut().project() {
             let failure = failure.take().expect("polled after it was ready");
-            let Asked { ending, request, left_out } = self.call.as_mut().expect("polled after it was ready");
-            let climb = climb::begin(&ending.ladder, request, left_out.take(), failure)?;
+            let (ending, request) = self.call.as_ref().expect("polled after it was ready");
+            let climb = climb::begin(&ending.ladder, request, failure)?;
             self.state.set(State::Climbing { climb });
         }
         let StateProj::Climbing { climb } = self.state.as_mut().project() else { return Poll::Pending };
@@ -153,8 +138,8 @@ impl<F, E, W> CallProj<'_, F, E, W> {
     /// The failure goes up, and the call is over.
     #[cold]
     fn fail(&mut self, failure: Failure) -> Failure {
-        if let Some(mut asked) = self.call.take() {
-            asked.ending.fail(&failure);
+        if let Some((mut ending, _)) = self.call.take() {
+            ending.fail(&failure);
         }
         failure
     }
@@ -162,25 +147,20 @@ impl<F, E, W> CallProj<'_, F, E, W> {
 
 /// The service's own reply, with a record in its head where another model answered, or a tool was left out.
 #[inline(always)]
-fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<Asked>) -> Reply<Degraded<E, W>> {
-    let Asked { ending, request, left_out } = call.take().expect("polled after it was ready");
+fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Ending, Request)>) -> Reply<Degraded<E, W>> {
+    let (ending, request) = call.take().expect("polled after it was ready");
     let head = reply.head_mut();
-    let plain = left_out.is_none() && head.degradation.is_none() && head.model.is_none();
-    let lacks = if plain { None } else { lacks(&ending, &request, left_out, head) };
+    let plain = ending.ladder.left_out.is_none() && head.degradation.is_none() && head.model.is_none();
+    let lacks = if plain { None } else { lacks(&ending, &request, head) };
     Degraded::whole(reply, Following::new(ending, request, lacks))
 }
 
 /// What the service's own answer lacks, put into its head.
 #[inline(never)]
-fn lacks(
-    ending: &Ending,
-    request: &Request,
-    left_out: Option<Box<LeftOut>>,
-    head: &mut Head,
-) -> Option<Box<Lacks>> {
+fn lacks(ending: &Ending, request: &Request, head: &mut Head) -> Option<Box<Lacks>> {
     let beneath = head.degradation.take();
     let mut own = if beneath.is_none() { stand_in(&ending.ladder, request, head) } else { None };
-    if let Some(left_out) = left_out {
+    if let Some(left_out) = &ending.ladder.left_out {
         let record = left_out.answered(&ending.ladder, ending.call);
         own = Some(match own {
             Some(other) => record.beside(other),

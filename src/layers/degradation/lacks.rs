@@ -19,6 +19,7 @@ impl Lacks {
     }
 
     /// How far the answer is from what was asked.
+    #[cold]
     pub(super) fn level(&self) -> Level {
         let level = |record: &Option<Degradation>| record.as_ref().map_or(Level::None, |record| record.level);
         level(&self.own).max(level(&self.beneath))

@@ -11,6 +11,7 @@ use crate::failure::{Code, Failure};
 
 use super::config::DegradationConfig;
 use super::counts::{Counts, Snapshot};
+use super::left_out::LeftOut;
 use super::route::Route;
 use super::rung::{CallableWhen, Case, Consider, Rung};
 
@@ -33,7 +34,8 @@ pub enum Place {
     GracefulFailure,
 }
 
-/// The rungs, and what decides between them. Changed while a layer is built, never after.
+/// The rungs, and what decides between them. Changed while a layer is built, never after; a call that lacks a tool has a
+/// copy, so that all others carry nothing for it.
 #[derive(Clone)]
 pub(super) struct Ladder {
     pub(super) config: DegradationConfig,
@@ -46,6 +48,8 @@ pub(super) struct Ladder {
     pub(super) partial: Arc<Counts>,
     /// Of the second rung, be it taken before the call or after its failure.
     pub(super) skipped: Arc<Counts>,
+    /// What the one call of this ladder is made without; none where it is the ladder of many.
+    pub(super) left_out: Option<LeftOut>,
 }
 
 /// One rung where it stands.
@@ -87,7 +91,13 @@ impl Ladder {
             learns: false,
             partial: Arc::default(),
             skipped: Arc::default(),
+            left_out: None,
         }
+    }
+
+    /// The same, for a call that is made without these.
+    pub(super) fn without(&self, left_out: LeftOut) -> Self {
+        Self { left_out: Some(left_out), ..self.clone() }
     }
 
     /// Puts a rung where it belongs: one of ours replaces the one that stands there, an own one comes behind those

@@ -1,5 +1,7 @@
 //! What is left out of a call before it is made: optional tools that cannot be called now.
 
+use std::sync::Arc;
+
 use crate::chat::{CallId, Degradation, Request, Tried};
 use crate::event::Fact;
 use crate::failure::Failure;
@@ -8,8 +10,8 @@ use super::answer::Lack;
 use super::ladder::{Ladder, Place, not_callable};
 use super::tools::leave_out;
 
-/// The second rung, taken before the call rather than after its failure: the tools that it is made without. Boxed where
-/// it is kept, since few calls lack any.
+/// The second rung, taken before the call rather than after its failure: the tools that it is made without.
+#[derive(Clone)]
 pub(super) struct LeftOut {
     pub(super) tools: Vec<String>,
 }
@@ -17,14 +19,14 @@ pub(super) struct LeftOut {
 // === impl LeftOut ===
 
 impl LeftOut {
-    /// Takes the tools that cannot be called now out of a request, if it offers any.
-    #[inline(never)]
-    pub(super) fn of(ladder: &Ladder, request: Request) -> (Request, Option<Box<Self>>) {
+    /// Takes the tools that cannot be called now out of a request, if it offers any; the ladder of the call knows them.
+    pub(super) fn of(ladder: Arc<Ladder>, request: Request) -> (Arc<Ladder>, Request) {
         let tools = ladder.shut(&request);
         if tools.is_empty() {
-            return (request, None);
+            return (ladder, request);
         }
-        (leave_out(request, &tools), Some(Box::new(Self { tools })))
+        let request = leave_out(request, &tools);
+        (Arc::new(ladder.without(Self { tools })), request)
     }
 
     /// The call was answered without them: the record of it, as the second rung writes it.

@@ -147,9 +147,9 @@ impl Case {
     }
 
     /// The call that failed was made without these.
-    pub(super) fn leave_out(&mut self, left_out: LeftOut) {
+    pub(super) fn leave_out(&mut self, left_out: &LeftOut) {
         self.record.fallback_chain = left_out.tried(&self.failure);
-        self.left_out = left_out.tools;
+        self.left_out.clone_from(&left_out.tools);
     }
 
     /// The request as it was asked: with all tools, be they [down](Self::tools_down) or not.
