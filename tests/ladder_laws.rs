@@ -651,7 +651,7 @@ impl World {
         Self { breaker, limiter, stage, stack, live: Vec::new() }
     }
 
-    async fn play(&mut self, step: &Step, request: &Request) {
+    fn play(&mut self, step: &Step, request: &Request) {
         match *step {
             Step::Call(ref script) => {
                 // Whoever is refused on the way asks for no script: the next finds its own.
@@ -801,8 +801,8 @@ fn figures_are_equal(steps: &[Step], around: Around) -> Result<(), TestCaseError
                 _ => {}
             }
             let request = request().tool(tool.clone());
-            with.play(step, &request).await;
-            without.play(step, &request).await;
+            with.play(step, &request);
+            without.play(step, &request);
             prop_assert_eq!(with.breaker.snapshot(), without.breaker.snapshot(), "{:?}", step);
             prop_assert_eq!(with.limiter.snapshot(), without.limiter.snapshot(), "{:?}", step);
         }

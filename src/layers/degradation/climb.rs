@@ -13,6 +13,7 @@ use crate::time::{Instant, now, sleep_until};
 
 use super::answer::Answer;
 use super::ladder::Ladder;
+use super::left_out::LeftOut;
 use super::route::Route;
 use super::rung::{Case, Needs, Rung};
 
@@ -26,8 +27,8 @@ pub(super) type Climb = Pin<Box<dyn Future<Output = Result<BoxReply, Failure>> +
 /// Begins a way down, or hands the failure back where it goes nowhere. What was left out of the call did not help, and
 /// that is on the record.
 pub(super) fn begin(ladder: &Arc<Ladder>, request: &Request, failure: Failure) -> Result<Climb, Failure> {
-    if let Some(left_out) = &ladder.left_out {
-        left_out.failed(ladder, request.call().id, &failure);
+    if ladder.left_out.is_some() {
+        LeftOut::failed(ladder, request.call().id, &failure);
     }
     let route = Route::of(&failure, is_late(request, now()));
     if route == Route::Nowhere {

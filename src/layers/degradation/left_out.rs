@@ -40,9 +40,9 @@ impl LeftOut {
         record
     }
 
-    /// The call failed without them, too.
+    /// A call that was made without some failed, too.
     #[cold]
-    pub(super) fn failed(&self, ladder: &Ladder, call: CallId, failure: &Failure) {
+    pub(super) fn failed(ladder: &Ladder, call: CallId, failure: &Failure) {
         ladder.skipped.count(false);
         ladder.facts.emit(&Fact::Rung { call, rung: Place::SkipTool.as_str(), failure: Some(failure) });
     }
