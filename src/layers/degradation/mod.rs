@@ -66,7 +66,8 @@
 //! # Honesty
 //! A degraded answer is no success of whom it stands in for. Whoever watches from beneath was told the failure before
 //! the first rung was tried. Whoever watches from above (a breaker around the whole stack) is told the failure, too,
-//! as if there were no ladder; of an answer without a tool, that the tool could not be called. The services that the rungs ask have breakers, budgets and accounts of their own.
+//! as if there were no ladder; of an answer without a tool, that the tool could not be called. The services that the
+//! rungs ask have breakers, budgets and accounts of their own.
 //!
 //! # Calls
 //! How each call ended for whoever made it is told once, as [`Fact::Ended`](crate::event::Fact::Ended): completed, with
