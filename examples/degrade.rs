@@ -29,8 +29,8 @@ static TIDES_ARE_WELL: AtomicBool = AtomicBool::new(true);
 const SCENES: [(&str, bool, bool, Option<&str>); 7] = [
     ("All is well.", true, true, None),
     ("The large model is overloaded.", true, true, None),
-    ("The breakers of the small one and of the tide table are open, too.", false, false, None),
-    ("The tide table is back: nothing to leave out. But this was answered before.", false, true, None),
+    ("It is well again, but the breaker of the tide table is open.", true, false, None),
+    ("The tide table is back, and both models are down. But this was answered before.", false, true, None),
     ("A new question has no earlier answer.", false, true, Some("And tomorrow?")),
     ("The large model answers, and breaks off.", false, true, Some("And low water?")),
     ("It is down again, and nobody works off the line any more.", false, true, Some("Hello?")),
@@ -71,7 +71,6 @@ async fn main() -> Result<(), BoxError> {
 /// Every rung there is.
 fn layer(queue: &MemoryQueue) -> Result<DegradationLayer, ConfigError> {
     let small = Script::new([says("At noon, says the small one.")]);
-    let without = Script::new([says("At noon, as far as I know without the tide table.")]);
     let config = DegradationConfig {
         fallback_models: vec!["small".into()],
         optional_tools: vec!["tides".into()],
@@ -82,8 +81,7 @@ fn layer(queue: &MemoryQueue) -> Result<DegradationLayer, ConfigError> {
         .facts(&timeline())
         .fallback_model(provider("small", small)?)?
         .model_callable("small", CallableWhen::new(|| SMALL_IS_WELL.load(Relaxed)))?
-        .skip_tool(provider("without", without)?)?
-        .tool_callable("tides", CallableWhen::new(|| TIDES_ARE_WELL.load(Relaxed)))
+        .tool_callable("tides", CallableWhen::new(|| TIDES_ARE_WELL.load(Relaxed)))?
         .deferred(queue.clone());
     #[cfg(feature = "cache")]
     let layer = {
@@ -102,8 +100,9 @@ fn provider(name: &str, script: Script) -> Result<Provider<Player>, ConfigError>
 /// The day of the large model.
 fn large() -> Script {
     let broken = says("Low water is at six, and the").streamed(Wording::Chat).cut(6).end(BodyEnd::Reset);
-    let well = Script::new([says("High water is at noon.")]);
-    (0..4).fold(well, |script, _| script.then(Trouble::Overloaded)).then(broken).then(Trouble::Overloaded)
+    let without = says("At noon, as far as I know without the tide table.");
+    let well = Script::new([says("High water is at noon.")]).then(Trouble::Overloaded).then(without);
+    well.then(Trouble::Overloaded).then(Trouble::Overloaded).then(broken).then(Trouble::Overloaded)
 }
 
 fn says(text: &str) -> ScriptedReply {

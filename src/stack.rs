@@ -95,6 +95,7 @@ mod answer;
 mod axum;
 mod build;
 mod builder;
+mod rungs;
 mod whole;
 
 pub use answer::{UnfailingBody, status_of};

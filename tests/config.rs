@@ -257,13 +257,11 @@ fn rungs_that_need_a_service_are_asked_for_it() {
         let layers = || Layers::new(of_json(value.clone()).unwrap(), &Facts::default()).unwrap();
         let error = layers().over([("a", provider())]).map(|_| ()).unwrap_err();
         assert_eq!(error.field, path);
-        let mut whole = layers();
-        whole.degradation = if path.ends_with("models") {
-            whole.degradation.fallback_model(provider()).unwrap()
-        } else {
-            whole.degradation.skip_tool(provider()).unwrap()
-        };
-        whole.over([("a", provider())]).unwrap();
+        assert!(error.reason.contains("Layers::"), "{error}");
+        let (models, tools) = (layers().fallback_model(provider()), layers().skip_tool(provider()));
+        let (named, other) = if path.ends_with("models") { (models, tools) } else { (tools, models) };
+        named.unwrap().over([("a", provider())]).unwrap();
+        assert!(other.unwrap_err().field.starts_with("degradation."));
     }
 }
 

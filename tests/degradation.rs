@@ -280,7 +280,8 @@ fn fails_of(
 
 type Down = std::future::Ready<Result<BoxReply, Failure>>;
 
-/// Scenario: an optional tool failed, is not callable, gave an error in the turn before, or the model called it wrong.
+/// Scenario: an optional tool failed, is not callable any more, gave an error in the turn before, or the model called it
+/// wrong.
 /// Expected: MUST be asked again without that tool and with the others; another model MUST not be asked for it.
 #[tokio::test(start_paused = true)]
 async fn an_optional_tool_is_left_out() {
@@ -301,9 +302,14 @@ async fn an_optional_tool_is_left_out() {
         let beside = Beside::new([Script::says("!")]);
         let layer = DegradationLayer::new(with_tools(&["search", "clock"])).unwrap();
         let layer = layer.skip_tool(beside.clone()).unwrap();
-        let layer = layer.tool_callable("search", CallableWhen::new(move || !shut));
+        let well = Arc::new(AtomicBool::new(true));
+        let layer = layer.tool_callable("search", callable_while(&well)).unwrap();
         let code = failure.code();
-        let got = got(&mut layer.layer(fails_of(failure)), request).await;
+        let mut service = layer.layer(fails_of(failure).map_request(move |request| {
+            well.store(!shut, Ordering::Relaxed);
+            request
+        }));
+        let got = got(&mut service, request).await;
         assert_eq!(got.pieces, "b!", "{code}");
         let asked = &beside.asked()[0];
         let tools: Vec<_> = asked.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -312,6 +318,279 @@ async fn an_optional_tool_is_left_out() {
         assert!(got.last.missing_components.contains(&"tool:search".to_owned()), "{code}");
         assert_eq!(got.last.missing_components.len(), 2 - left.len());
     }
+}
+
+fn callable_while(well: &Arc<AtomicBool>) -> CallableWhen {
+    let well = Arc::clone(well);
+    CallableWhen::new(move || well.load(Ordering::Relaxed))
+}
+
+/// A ladder whose optional tool cannot be called.
+fn without_search(config: DegradationConfig) -> DegradationLayer {
+    let config = DegradationConfig { optional_tools: vec!["search".into(), "clock".into()], ..config };
+    DegradationLayer::new(config).unwrap().tool_callable("search", CallableWhen::new(|| false)).unwrap()
+}
+
+fn offered() -> Request {
+    request().tool(tool("search")).tool(tool("ledger"))
+}
+
+/// The tools of the requests that came there.
+fn tools_asked(beside: &Beside) -> Vec<Vec<String>> {
+    let tools = |request: &Request| request.tools.iter().map(|tool| tool.name.clone()).collect();
+    beside.asked().iter().map(tools).collect()
+}
+
+/// How often the second rung was tried, and how often it answered.
+fn skips(layer: &DegradationLayer) -> Option<(u64, u64)> {
+    let rungs = layer.snapshot().rungs;
+    rungs.iter().find(|rung| rung.rung == "skip_tool").map(|rung| (rung.tried, rung.answered))
+}
+
+const OPEN: (&str, Option<&str>, Option<Code>) = ("request", None, Some(Code::CircuitOpen));
+
+/// Counts the whole answers that it is told.
+#[derive(Clone, Default)]
+struct Learner(Arc<Mutex<usize>>);
+
+impl Rung for Learner {
+    fn name(&self) -> &str {
+        "learner"
+    }
+
+    fn consider(&self, _: &Case) -> Consider {
+        Consider::Pass
+    }
+
+    fn try_answer<'a>(&'a self, _: &'a mut Case) -> Answering<'a> {
+        unreachable!("it passes")
+    }
+
+    fn learn(&self, request: &Request, _: &Completion) {
+        assert_eq!(request.tools.len(), 2, "what is kept is kept under what was asked");
+        *self.0.lock().unwrap() += 1;
+    }
+
+    fn learns(&self) -> bool {
+        true
+    }
+}
+
+/// Scenario: a request offers an optional tool that cannot be called, chosen by name; then the tool heals.
+/// Expected: MUST be asked once, without it and as the same call; the record MUST be in the head and the last event; the
+/// answer MUST be told and counted as the second rung's, and not be kept. Later nothing MUST lack.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_cannot_be_called_is_not_offered() {
+    use watertight::chat::{Ask, ToolChoice};
+    let (well, (facts, told), learner) = (Arc::default(), facts(), Learner::default());
+    let layer = DegradationLayer::new(with_tools(&["search", "clock"])).unwrap().facts(&facts);
+    let layer = layer.tool_callable("search", callable_while(&well)).unwrap();
+    let layer = layer.rung_after(Place::CachedAnswer, learner.clone());
+    let inner = Beside::new([Script::says("!")]);
+    let mut service = layer.layer(inner.clone());
+    let mut asked = offered();
+    asked.edit().options.tool_choice = Some(ToolChoice::Named("search".into()));
+    let mut call = asked.call();
+    call.single = true;
+    asked.set_call(call);
+    let answer = got(&mut service, asked.clone()).await;
+    assert_eq!((answer.pieces.as_str(), tools_asked(&inner)), ("b!", vec![vec!["ledger".to_owned()]]));
+    assert_eq!((inner.asked()[0].call(), &inner.asked()[0].options.tool_choice), (call, &None));
+    assert_eq!((answer.head.level, answer.head.quality_estimate), (Level::Partial, 0.75));
+    assert_eq!(answer.head.missing_components, ["tool:search"]);
+    assert_eq!(chain(&answer.head), [OPEN, ("skip_tool", Some("search"), None)]);
+    assert_eq!(answer.head.user_message, "Answered without search, which cannot be used right now.");
+    let cause = answer.head.cause().unwrap();
+    assert_eq!((cause.code(), cause.tool()), (Code::CircuitOpen, Some("search")));
+    assert_eq!(answer.last, answer.head);
+    assert_eq!(*told.lock().unwrap(), ["rung", "degraded", "ended"]);
+    assert_eq!((skips(&layer), *learner.0.lock().unwrap()), (Some((1, 1)), 0));
+    well.store(true, Ordering::Relaxed);
+    let answer = got(&mut service, asked).await;
+    assert_eq!((answer.head, answer.last), (Degradation::NONE, Degradation::NONE));
+    assert_eq!((tools_asked(&inner)[1].len(), skips(&layer)), (2, Some((1, 1))));
+    assert_eq!(*learner.0.lock().unwrap(), 1);
+}
+
+/// Scenario: requests without tools, or without the tool that cannot be called; a ladder without links.
+/// Expected: MUST pass as they are.
+#[tokio::test(start_paused = true)]
+async fn what_needs_no_shut_tool_passes_as_it_is() {
+    let linked = without_search(bare());
+    let unlinked = DegradationLayer::new(with_tools(&["search"])).unwrap();
+    for (layer, request, tools) in [
+        (&linked, request(), 0),
+        (&linked, request().tool(tool("clock")).tool(tool("ledger")), 2),
+        (&unlinked, offered(), 2),
+    ] {
+        let inner = Beside::new([Script::says("!")]);
+        let answer = got(&mut layer.layer(inner.clone()), request).await;
+        assert_eq!((answer.head, tools_asked(&inner)[0].len()), (Degradation::NONE, tools));
+    }
+    assert_eq!((skips(&linked), skips(&unlinked)), (Some((0, 0)), None));
+}
+
+/// Scenario: the only tool that is offered cannot be called.
+/// Expected: nothing that is about tools MUST be left in what is asked.
+#[tokio::test(start_paused = true)]
+async fn without_its_only_tool_a_request_has_no_choice_of_tools() {
+    let inner = Beside::new([Script::says("!")]);
+    let mut asked = request().tool(tool("search")).tool(tool("search"));
+    asked.edit().options.tool_choice = Some(watertight::chat::ToolChoice::Required);
+    let answer = got(&mut without_search(bare()).layer(inner.clone()), asked).await;
+    assert_eq!((inner.asked()[0].tools.len(), &inner.asked()[0].options.tool_choice), (0, &None));
+    assert_eq!(answer.last.missing_components, ["tool:search"]);
+}
+
+/// Scenario: a call without a shut tool fails; another model fails, and the next answers; the second rung stands ready.
+/// Expected: the models MUST not be offered the tool; the record MUST tell all of it, and what is missing; the second
+/// rung MUST not ask the same again.
+#[tokio::test(start_paused = true)]
+async fn the_ladder_goes_on_without_the_shut_tool() {
+    let (facts, told) = facts();
+    let models = Beside::new([Script::fails(Code::Overloaded), Script::says("!")]);
+    let again = Beside::new([Script::says("?")]);
+    let layer = without_search(with_models(&["small", "tiny"])).facts(&facts);
+    let layer = layer.fallback_model(models.clone()).unwrap().skip_tool(again.clone()).unwrap();
+    let answer = got(&mut layer.layer(fails(Code::Server)), offered()).await;
+    assert_eq!((answer.pieces.as_str(), again.asked().len()), ("b!", 0));
+    assert_eq!(
+        (models.models(), tools_asked(&models)),
+        (vec!["small".into(), "tiny".into()], vec![vec!["ledger".to_owned()]; 2])
+    );
+    let tried = [
+        OPEN,
+        ("skip_tool", Some("search"), Some(Code::Server)),
+        ("fallback_model", Some("small"), Some(Code::Overloaded)),
+        ("fallback_model", Some("tiny"), None),
+    ];
+    assert_eq!((chain(&answer.head), &answer.last), (tried.to_vec(), &answer.head));
+    assert_eq!((answer.head.level, answer.head.quality_estimate), (Level::Fallback, 0.75));
+    assert_eq!(answer.head.missing_components, ["tool:search"]);
+    let message =
+        "Answered by tiny: model could not answer. Answered without search, which cannot be used right now.";
+    assert_eq!(answer.head.user_message, message);
+    assert_eq!(answer.head.cause().unwrap().code(), Code::Server);
+    assert_eq!(*told.lock().unwrap(), ["rung", "rung", "rung", "degraded", "ended"]);
+    assert_eq!(skips(&layer), Some((1, 0)));
+
+    let layer = without_search(bare()).skip_tool(again.clone()).unwrap();
+    let down = got(&mut layer.layer(fails(Code::Server)), offered()).await;
+    assert_eq!((down.failure.unwrap().code(), again.asked().len()), (Code::Server, 0));
+    // But where another tool is to blame, too, both are left out.
+    let request = offered().tool(tool("clock"));
+    let answer = got(&mut layer.layer(fails_of(of_tool(Code::Server, "clock"))), request).await;
+    assert_eq!(tools_asked(&again), [["ledger"]]);
+    assert_eq!(answer.last.missing_components, ["tool:search", "tool:clock"]);
+    assert_eq!(skips(&layer), Some((3, 1)));
+}
+
+/// Scenario: a tool is shut while a call that was offered it is under way, and the call fails; or none is made at all,
+/// since the service is never ready.
+/// Expected: another model MUST not be offered it.
+#[tokio::test(start_paused = true)]
+async fn no_model_is_offered_a_tool_that_was_shut_meanwhile() {
+    let well = Arc::new(AtomicBool::new(true));
+    let config = DegradationConfig { optional_tools: vec!["search".into()], ..with_models(&["small"]) };
+    let models = Beside::new([Script::says("!")]);
+    let layer = DegradationLayer::new(config).unwrap().fallback_model(models.clone()).unwrap();
+    let layer = layer.tool_callable("search", callable_while(&well)).unwrap();
+    let shuts = fails(Code::Server).map_request(move |request: Request| {
+        assert_eq!(request.tools.len(), 2);
+        well.store(false, Ordering::Relaxed);
+        request
+    });
+    for answer in
+        [got(&mut layer.layer(shuts), offered()).await, got(&mut layer.layer(Broken), offered()).await]
+    {
+        assert_eq!(answer.last.missing_components, ["tool:search"]);
+        assert_eq!(chain(&answer.last)[0].0, "request");
+        assert_eq!(chain(&answer.last)[1], ("fallback_model", Some("small"), None));
+    }
+    assert_eq!(tools_asked(&models), [["ledger"], ["ledger"]]);
+    assert_eq!(skips(&layer), Some((0, 0)), "neither call was made without it");
+}
+
+/// Scenario: a call without a shut tool fails as no ladder is for; or its caller goes away before the answer.
+/// Expected: the failure MUST go up as it is, and be told as the rung's; who left MUST leave no trace of the rung.
+#[tokio::test(start_paused = true)]
+async fn what_goes_nowhere_goes_there_without_a_tool() {
+    let (facts, told) = facts();
+    let layer = without_search(bare()).facts(&facts);
+    let down = got(&mut layer.layer(fails(Code::Authentication)), offered()).await;
+    assert_eq!(down.failure.unwrap().code(), Code::Authentication);
+    assert_eq!(
+        (std::mem::take(&mut *told.lock().unwrap()), skips(&layer)),
+        (vec!["rung".to_owned(), "ended".into()], Some((1, 0)))
+    );
+    let log = Log::default();
+    let mut service = layer.layer(Stage::new("a", &log, [Script::head([Act::Hang])]));
+    let call = service.ready().await.unwrap().call(offered());
+    assert!(call.now_or_never().is_none());
+    assert_eq!((log.open(), skips(&layer)), (0, Some((1, 0))));
+    assert_eq!(*told.lock().unwrap(), ["ended"]);
+}
+
+/// Scenario: a failover beneath went on to another model, without the tool that the ladder left out.
+/// Expected: one record MUST tell of both, in the head and in the last event.
+#[tokio::test(start_paused = true)]
+async fn a_failover_without_a_tool_is_one_record() {
+    let (facts, told) = facts();
+    let layer = without_search(with_models(&["small"])).facts(&facts);
+    let down = vec![fail(Code::Server).with_provider(&"first".into())];
+    let answer = got(&mut layer.layer(service_fn(answers_as("small", down))), offered()).await;
+    assert_eq!((answer.head.level, answer.head.quality_estimate), (Level::Fallback, 0.75));
+    assert_eq!(answer.head.missing_components, ["tool:search"]);
+    let tried = [
+        OPEN,
+        ("skip_tool", Some("search"), None),
+        ("request", Some("first"), Some(Code::Server)),
+        ("fallback_model", Some("small"), None),
+    ];
+    assert_eq!((chain(&answer.head), &answer.last), (tried.to_vec(), &answer.head));
+    let words = &answer.head.user_message;
+    assert!(words.starts_with("Answered by small") && words.contains("without search"), "{words}");
+    assert_eq!(*told.lock().unwrap(), ["degraded", "rung", "degraded", "ended"]);
+}
+
+/// Scenario: the stream of an answer without a tool breaks; the same with a ladder beneath that makes it an answer.
+/// Expected: the record MUST tell of the tool and of the rest; whoever watches from above MUST be told the failure of
+/// the stream, not of the tool.
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_a_tool_may_break() {
+    let dies = || {
+        Stage::new("a", &Log::default(), [Script::body([Act::Text("1"), Act::Fail(fail(Code::Transport))])])
+    };
+    let kept = DegradationConfig { max_partial: Some(100), ..bare() };
+    let alone = got(&mut without_search(kept).layer(dies()), offered()).await;
+    assert_eq!(
+        chain(&alone.last),
+        [OPEN, ("skip_tool", Some("search"), Some(Code::Transport)), ("partial_result", None, None)]
+    );
+    let nested = without_search(bare()).layer(DegradationLayer::default().layer(dies()));
+    let nested = got(&mut nested.clone(), offered()).await;
+    for answer in [alone, nested] {
+        assert_eq!(
+            (answer.whole.as_str(), answer.head.missing_components),
+            ("a1", vec!["tool:search".to_owned()])
+        );
+        assert_eq!((answer.last.level, answer.last.quality_estimate), (Level::Partial, 0.5));
+        assert_eq!(answer.last.missing_components, ["tool:search", "rest_of_answer"]);
+        assert_eq!(answer.last.cause().unwrap().code(), Code::Transport);
+    }
+}
+
+/// Scenario: a ladder beneath answers by another model, whose stream breaks; the ladder above had nothing to do.
+/// Expected: the last event MUST keep what the ladder beneath says in it.
+#[tokio::test(start_paused = true)]
+async fn the_last_word_from_beneath_is_kept() {
+    let config = DegradationConfig { max_partial: Some(100), ..with_models(&["small"]) };
+    let dies = Script::body([Act::Text("1"), Act::Fail(fail(Code::Transport))]);
+    let beneath = DegradationLayer::new(config).unwrap().fallback_model(Beside::new([dies])).unwrap();
+    let mut service = DegradationLayer::default().layer(beneath.layer(fails(Code::Server)));
+    let answer = got(&mut service, request()).await;
+    assert_eq!(answer.head.level, Level::Fallback);
+    assert_eq!(answer.last.missing_components, ["rest_of_answer"]);
 }
 
 /// Scenario: a tool failed that is required; one that was not offered; no tool at all is to blame.

@@ -15,7 +15,7 @@ use http_body_util::Full;
 use support::{Act, Log, Script, Stage, ask, facts, fail, read, request};
 use tokio::time::{Instant, advance};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
-use watertight::chat::{Cost, Event, Request};
+use watertight::chat::{Cost, Event, Request, Tool};
 use watertight::config::{ProviderConfig, StackConfig};
 use watertight::event::{Circuit, Facts};
 use watertight::failure::{Code, Failure};
@@ -492,4 +492,51 @@ async fn clones_of_a_stack_share_its_state() {
     assert_eq!(refused.map(|_| ()).unwrap_err().code(), Code::BulkheadFull);
     drop(held);
     assert!(two.ready().await.unwrap().call(request()).await.is_ok());
+}
+
+/// Scenario: a bulkhead for one call at a time, and a ladder whose fallback model, or model without a tool, is at work; the
+/// same with a service that was given to the ladder alone.
+/// Expected: inside the stack's bulkhead it MUST hold the caller's place until its stream is over, so that a second call
+/// is refused; given to the ladder alone it MUST be seen to hold none.
+#[tokio::test(start_paused = true)]
+async fn a_rung_that_asks_a_model_holds_the_callers_place() {
+    let slow = || Stage::new("b", &Log::default(), [Script::body([Act::Text("!"), Act::Hang])]);
+    let layers = || {
+        let degradation = DegradationConfig {
+            graceful: None,
+            fallback_models: vec!["small".into()],
+            optional_tools: vec!["search".into()],
+            ..DegradationConfig::default()
+        };
+        let bulkhead =
+            BulkheadConfig { max_concurrent: Some(1), max_waiting: 0, ..BulkheadConfig::default() };
+        let retry = RetryConfig { retries: 0, ..RetryConfig::default() };
+        Layers::new(StackConfig { degradation, bulkhead, retry, ..StackConfig::default() }, &Facts::default())
+            .unwrap()
+    };
+    let down = || Stage::new("b", &Log::default(), [Script::fails(Code::Server)]);
+    let model = || layers().fallback_model(slow()).unwrap().skip_tool(slow()).unwrap();
+    let tool = || layers().fallback_model(down()).unwrap().skip_tool(slow()).unwrap();
+    let mut alone = layers().skip_tool(slow()).unwrap();
+    alone.degradation = alone.degradation.fallback_model(slow()).unwrap();
+    let offered = || request().tool(Tool::new("search", "", serde_json::json!({"type": "object"})));
+    let about_tools = || fail(Code::InvalidToolArguments);
+    for (layers, failure, held) in
+        [(model(), fail(Code::Server), 1), (tool(), about_tools(), 1), (alone, fail(Code::Server), 0)]
+    {
+        let failing = Script::head([Act::Fail(failure)]);
+        let first = Stage::new("a", &Log::default(), [failing.clone(), Script::says("!")]);
+        let mut stack = layers.over([("a", first)]).unwrap();
+        let reply = stack.ready().await.unwrap().call(offered()).await.unwrap();
+        assert!(reply.head().degradation().is_degraded());
+        let in_flight = |stack: &Stack<Stage>| -> u32 {
+            stack.snapshot().bulkhead.states.iter().map(|state| state.in_flight).sum()
+        };
+        assert_eq!(in_flight(&stack), held);
+        let second = ask(&mut stack, request()).await.1;
+        assert_eq!(second.err().map(|failure| failure.code()), (held == 1).then_some(Code::BulkheadFull));
+        drop(reply);
+        assert_eq!(in_flight(&stack), 0);
+        assert!(ask(&mut stack, request()).await.1.is_ok());
+    }
 }

@@ -145,6 +145,33 @@ impl Degradation {
         self
     }
 
+    /// The record of an answer that stands for this failure.
+    #[must_use]
+    pub(crate) fn caused_by(mut self, failure: &Failure) -> Self {
+        self.cause = Some(Cause(failure.clone()));
+        self
+    }
+
+    /// The record of an answer that lacks what both say: this one, and one from beneath, who was asked later. What was
+    /// told to whoever watches beneath is told above, too.
+    #[must_use]
+    pub(crate) fn beside(mut self, beneath: Self) -> Self {
+        self.level = self.level.max(beneath.level);
+        self.quality_estimate = self.quality_estimate.min(beneath.quality_estimate);
+        for missing in beneath.missing_components {
+            if !self.missing_components.contains(&missing) {
+                self.missing_components.push(missing);
+            }
+        }
+        self.fallback_chain.extend(beneath.fallback_chain);
+        self.user_message = format!("{} {}", beneath.user_message, self.user_message).trim().to_owned();
+        self.kept = beneath.kept.or(self.kept);
+        self.ticket = beneath.ticket.or(self.ticket);
+        self.support_contact = beneath.support_contact.or(self.support_contact);
+        self.cause = beneath.cause.or(self.cause);
+        self
+    }
+
     /// The record, or that of a whole answer where there is none.
     pub(super) fn of(record: Option<&Self>) -> &Self {
         static NONE: Degradation = Degradation::NONE;

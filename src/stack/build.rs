@@ -31,14 +31,11 @@ use super::whole::{Attempts, ProviderLayers, ShorteningStack, Stack, StackOver};
 /// # use watertight::event::Facts;
 /// # use watertight::failure::{ConfigError, Failure};
 /// # use watertight::stack::Layers;
-/// use tower::Layer;
 /// # type Provider = BoxCloneSyncService<Request, BoxReply, Failure>;
 ///
 /// # fn build(config: StackConfig, first: Provider, spare: Provider) -> Result<(), ConfigError> {
-/// let mut layers = Layers::new(config, &Facts::default())?;
-/// // The models that `[degradation] fallback_models` names are asked through the same bulkhead.
-/// let spare = layers.bulkhead.layer(spare);
-/// layers.degradation = layers.degradation.fallback_model(spare)?;
+/// // The models that `[degradation] fallback_models` names are asked inside the same bulkhead.
+/// let layers = Layers::new(config, &Facts::default())?.fallback_model(spare)?;
 /// let stack = layers.over([("first", first)])?;
 /// # let _ = stack;
 /// # Ok(()) }
@@ -203,13 +200,12 @@ impl Layers {
     /// A rung that a file names and nobody serves would be missing, silently, when it is needed.
     fn check_ladder(&self) -> Result<(), ConfigError> {
         let ladder = &self.config.degradation;
-        let rungs = self.degradation.snapshot().rungs;
         for (field, named, place, method) in [
             ("fallback_models", &ladder.fallback_models, Place::FallbackModel, "fallback_model"),
             ("optional_tools", &ladder.optional_tools, Place::SkipTool, "skip_tool"),
         ] {
-            if !named.is_empty() && !rungs.iter().any(|rung| rung.rung == place.as_str()) {
-                let reason = format!("needs a service: give one to `degradation` by `{method}`");
+            if !named.is_empty() && !self.degradation.has(place) {
+                let reason = format!("needs a service: give one by `Layers::{method}`");
                 return Err(ConfigError::new(format!("degradation.{field}"), reason));
             }
         }

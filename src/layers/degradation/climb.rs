@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::chat::{Ask, BoxReply, Request, Tried};
-use crate::event::Fact;
+use crate::chat::{Ask, BoxReply, Request};
 use crate::failure::{Code, Failure};
 use crate::observe::Follow;
 use crate::time::{Instant, now, sleep_until};
 
 use super::answer::Answer;
 use super::ladder::Ladder;
+use super::left_out::LeftOut;
 use super::route::Route;
 use super::rung::{Case, Needs, Rung};
 
@@ -24,23 +24,25 @@ const GRACE: Duration = Duration::from_secs(1);
 /// A way down in progress. Boxed, since nobody comes here on a good day.
 pub(super) type Climb = Pin<Box<dyn Future<Output = Result<BoxReply, Failure>> + Send>>;
 
-/// Begins a way down, or hands the failure back where it goes nowhere.
+/// Begins a way down, or hands the failure back where it goes nowhere. What was left out of the call did not help, and
+/// that is on the record.
 pub(super) fn begin(ladder: &Arc<Ladder>, request: &Request, failure: Failure) -> Result<Climb, Failure> {
+    if ladder.left_out.is_some() {
+        LeftOut::failed(ladder, request.call().id, &failure);
+    }
     let route = Route::of(&failure, is_late(request, now()));
     if route == Route::Nowhere {
         return Err(failure);
     }
-    Ok(Box::pin(climb(Arc::clone(ladder), request.clone(), failure, route)))
+    let mut case = Case::new(request.clone(), failure, ladder.facts.clone());
+    if let Some(left_out) = &ladder.left_out {
+        case.leave_out(left_out);
+    }
+    Ok(Box::pin(climb(Arc::clone(ladder), case, route)))
 }
 
 /// Tries one rung after another.
-async fn climb(
-    ladder: Arc<Ladder>,
-    request: Request,
-    failure: Failure,
-    route: Route,
-) -> Result<BoxReply, Failure> {
-    let mut case = Case::new(request, failure, ladder.facts.clone());
+async fn climb(ladder: Arc<Ladder>, mut case: Case, route: Route) -> Result<BoxReply, Failure> {
     for entry in ladder.plan(&mut case, route) {
         let rung = &*entry.rung;
         // The rungs before may have taken the time that this one needs.
@@ -51,7 +53,7 @@ async fn climb(
         let answer = timed(&ladder, rung, &mut case).await;
         entry.counts.count(answer.is_ok());
         match answer {
-            Ok(answer) => return Ok(accept(case, rung, answer)),
+            Ok(answer) => return Ok(accept(&ladder, case, rung, answer)),
             Err(failure) => case.note(rung.name(), None, &failure),
         }
     }
@@ -80,20 +82,11 @@ async fn timed(ladder: &Ladder, rung: &dyn Rung, case: &mut Case) -> Result<Answ
 }
 
 /// The reply of an answer, with the record in its head.
-fn accept(case: Case, rung: &dyn Rung, answer: Answer) -> BoxReply {
-    let Case { request, failure, mut record, facts, .. } = case;
-    let (call, name) = (request.call().id, rung.name());
-    record.fallback_chain.push(Tried::answered(name, answer.by));
-    record.level = answer.level;
-    record.quality_estimate = answer.quality;
-    record.missing_components = answer.missing;
-    record.user_message = answer.message;
-    record.kept = answer.kept;
-    record.ticket = answer.ticket;
-    record.support_contact = answer.contact;
-    facts.emit(&Fact::Rung { call, rung: name, failure: None });
-    facts.emit(&Fact::Degraded { call, rung: name, quality: answer.quality, failure: &failure });
-    let mut reply = answer.reply;
+fn accept(ladder: &Ladder, case: Case, rung: &dyn Rung, answer: Answer) -> BoxReply {
+    let Case { request, failure, mut record, .. } = case;
+    let Answer { mut reply, lack } = answer;
+    lack.write(rung.name(), &mut record);
+    ladder.tell(request.call().id, rung.name(), record.quality_estimate, &failure);
     let mut attempts = failure.attempts().to_vec();
     attempts.push(failure.as_attempt());
     reply.remember(attempts);

@@ -9,13 +9,14 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 
-use crate::chat::{Ask, BoxReply, Degradation, Event, Level, Reply, Request, Tried, Watchers};
+use crate::chat::{Ask, BoxReply, Degradation, Event, Head, Level, Reply, Request, Tried, Watchers};
 use crate::event::Fact;
 use crate::failure::Failure;
 use crate::observe::{Committing, Fallen, Look};
 
 use super::climb::{self, Climb};
 use super::ending::Ending;
+use super::lacks::Lacks;
 use super::ladder::{Ladder, Place};
 use super::stream::{Degraded, Following};
 
@@ -118,8 +119,8 @@ impl<F, E, W> CallProj<'_, F, E, W> {
             Err(failure) => return Poll::Ready(Err(self.fail(failure))),
         };
         let (ending, request) = self.call.take().expect("polled after it was ready");
-        let record = reply.head().degradation.clone();
-        Poll::Ready(Ok(Degraded::canned(reply, Following::new(ending, request, record))))
+        let lacks = Lacks::new(reply.head().degradation.as_deref().cloned(), None);
+        Poll::Ready(Ok(Degraded::canned(reply, Following::new(ending, request, lacks))))
     }
 
     /// The answer of a rung.
@@ -144,21 +145,36 @@ impl<F, E, W> CallProj<'_, F, E, W> {
     }
 }
 
-/// The service's own reply, with a record in its head where another model answered.
+/// The service's own reply, with a record in its head where another model answered, or a tool was left out.
 #[inline(always)]
 fn whole<E, W>(mut reply: Reply<E, W>, call: &mut Option<(Ending, Request)>) -> Reply<Degraded<E, W>> {
     let (ending, request) = call.take().expect("polled after it was ready");
     let head = reply.head_mut();
-    if head.degradation.is_none() && head.model.is_some() {
-        head.degradation = stand_in(&ending.ladder, &request, head);
+    let plain = ending.ladder.left_out.is_none() && head.degradation.is_none() && head.model.is_none();
+    let lacks = if plain { None } else { lacks(&ending, &request, head) };
+    Degraded::whole(reply, Following::new(ending, request, lacks))
+}
+
+/// What the service's own answer lacks, put into its head.
+#[inline(never)]
+fn lacks(ending: &Ending, request: &Request, head: &mut Head) -> Option<Box<Lacks>> {
+    let beneath = head.degradation.take();
+    let mut own = if beneath.is_none() { stand_in(&ending.ladder, request, head) } else { None };
+    if let Some(left_out) = &ending.ladder.left_out {
+        let record = left_out.answered(&ending.ladder, ending.call);
+        own = Some(match own {
+            Some(other) => record.beside(other),
+            None => record,
+        });
     }
-    let record = head.degradation.clone();
-    Degraded::whole(reply, Following::new(ending, request, record))
+    let lacks = Lacks::new(own, beneath.map(|record| *record))?;
+    head.degradation = Some(Box::new(lacks.clone().record()));
+    Some(lacks)
 }
 
 /// The record of a failover beneath: it is the first rung's, though nothing of ours was tried.
 #[inline(never)]
-fn stand_in(ladder: &Ladder, request: &Request, head: &crate::chat::Head) -> Option<Box<Degradation>> {
+fn stand_in(ladder: &Ladder, request: &Request, head: &Head) -> Option<Degradation> {
     let model = ladder.stand_in(request, head)?;
     let quality = ladder.config.quality.fallback_model;
     let rung = Place::FallbackModel.as_str();
@@ -177,5 +193,5 @@ fn stand_in(ladder: &Ladder, request: &Request, head: &crate::chat::Head) -> Opt
         let failure = Failure::new(last.code, &last.message);
         ladder.facts.emit(&Fact::Degraded { call: request.call().id, rung, quality, failure: &failure });
     }
-    Some(Box::new(record))
+    Some(record)
 }

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::{Completion, Content, Head, Message, Request, Role};
-use crate::event::Facts;
+use crate::chat::{CallId, Completion, Content, Head, Message, Request, Role};
+use crate::event::{Fact, Facts};
 use crate::failure::{Code, Failure};
 
 use super::config::DegradationConfig;
+use super::counts::{Counts, Snapshot};
+use super::left_out::LeftOut;
 use super::route::Route;
 use super::rung::{CallableWhen, Case, Consider, Rung};
 
@@ -33,27 +34,8 @@ pub enum Place {
     GracefulFailure,
 }
 
-/// What a ladder did so far.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Snapshot {
-    /// The rungs, best first.
-    pub rungs: Vec<RungSnapshot>,
-}
-
-/// What a rung did so far.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct RungSnapshot {
-    /// Which.
-    pub rung: String,
-    /// How often it was tried.
-    pub tried: u64,
-    /// How often it answered.
-    pub answered: u64,
-}
-
-/// The rungs, and what decides between them. Changed while a layer is built, never after.
+/// The rungs, and what decides between them. Changed while a layer is built, never after; a call that lacks a tool has a
+/// copy, so that all others carry nothing for it.
 #[derive(Clone)]
 pub(super) struct Ladder {
     pub(super) config: DegradationConfig,
@@ -64,6 +46,10 @@ pub(super) struct Ladder {
     /// Whether any rung wants to be told of whole answers.
     pub(super) learns: bool,
     pub(super) partial: Arc<Counts>,
+    /// Of the second rung, be it taken before the call or after its failure.
+    pub(super) skipped: Arc<Counts>,
+    /// What the one call of this ladder is made without; none where it is the ladder of many.
+    pub(super) left_out: Option<LeftOut>,
 }
 
 /// One rung where it stands.
@@ -74,12 +60,6 @@ pub(super) struct Entry {
     own: bool,
     pub(super) rung: Arc<dyn Rung>,
     pub(super) counts: Arc<Counts>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    tried: AtomicU64,
-    answered: AtomicU64,
 }
 
 // === impl Place ===
@@ -110,7 +90,14 @@ impl Ladder {
             tools: HashMap::new(),
             learns: false,
             partial: Arc::default(),
+            skipped: Arc::default(),
+            left_out: None,
         }
+    }
+
+    /// The same, for a call that is made without these.
+    pub(super) fn without(&self, left_out: LeftOut) -> Self {
+        Self { left_out: Some(left_out), ..self.clone() }
     }
 
     /// Puts a rung where it belongs: one of ours replaces the one that stands there, an own one comes behind those
@@ -121,7 +108,16 @@ impl Ladder {
         }
         self.learns |= rung.learns();
         let at = self.entries.partition_point(|entry| (entry.place, entry.own) <= (place, own));
-        self.entries.insert(at, Entry { place, own, rung, counts: Arc::default() });
+        let counts = match place {
+            Place::SkipTool if !own => Arc::clone(&self.skipped),
+            _ => Arc::default(),
+        };
+        self.entries.insert(at, Entry { place, own, rung, counts });
+    }
+
+    /// Whether one of ours stands there.
+    pub(super) fn has(&self, place: Place) -> bool {
+        self.entries.iter().any(|entry| !entry.own && entry.place == place)
     }
 
     /// The rungs that a case may try, in order; those that would help but for a reason are noted.
@@ -160,31 +156,47 @@ impl Ladder {
         (failed_over || self.config.fallback_models.iter().any(|name| name == model)).then_some(model)
     }
 
+    /// The optional tools that a request offers and that cannot be called now.
+    pub(super) fn shut(&self, request: &Request) -> Vec<String> {
+        let mut shut = Vec::new();
+        for tool in &request.tools {
+            let callable = self.tools.get(&tool.name);
+            if callable.is_some_and(|tool| !tool.is_callable()) && !shut.contains(&tool.name) {
+                shut.push(tool.name.clone());
+            }
+        }
+        shut
+    }
+
+    /// Tells of a rung that answered.
+    pub(super) fn tell(&self, call: CallId, rung: &str, quality: f64, failure: &Failure) {
+        self.facts.emit(&Fact::Rung { call, rung, failure: None });
+        self.facts.emit(&Fact::Degraded { call, rung, quality, failure });
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
-        let rung = |rung: &str, counts: &Counts| RungSnapshot {
-            rung: rung.to_owned(),
-            tried: counts.tried.load(Ordering::Relaxed),
-            answered: counts.answered.load(Ordering::Relaxed),
+        let shown = |entry: &Entry| entry.counts.snapshot(entry.rung.name());
+        let mut rungs: Vec<_> = self.entries.iter().map(shown).collect();
+        // Two rungs need no entry: the first of them is behind the other, so that it moves nothing of its.
+        let mut add = |place: Place, counts: &Counts| {
+            let at = self.entries.partition_point(|entry| entry.place < place);
+            rungs.insert(at, counts.snapshot(place.as_str()));
         };
-        let mut rungs: Vec<_> =
-            self.entries.iter().map(|entry| rung(entry.rung.name(), &entry.counts)).collect();
         if self.config.max_partial.is_some() {
-            let at = self.entries.partition_point(|entry| entry.place < Place::PartialResult);
-            rungs.insert(at, rung(Place::PartialResult.as_str(), &self.partial));
+            add(Place::PartialResult, &self.partial);
+        }
+        if !self.tools.is_empty() && !self.has(Place::SkipTool) {
+            add(Place::SkipTool, &self.skipped);
         }
         Snapshot { rungs }
     }
 
-    /// Adds the tools that cannot help to the one that failed: not callable now, or failed in the turn before.
+    /// Adds the tools that cannot help to the one that failed: left out, not callable now, or failed in the turn before.
     fn survey(&self, case: &mut Case) {
-        let closed = case.request.tools.iter().map(|tool| &tool.name);
-        let closed = closed.filter(|name| self.tools.get(*name).is_some_and(|tool| !tool.is_callable()));
-        let down: Vec<_> = closed.cloned().chain(failed_before(&case.request.messages)).collect();
-        for name in down {
-            if !case.down.contains(&name) {
-                case.down.push(name);
-            }
-        }
+        case.shut.clone_from(&case.left_out);
+        add_new(&mut case.shut, self.shut(&case.request));
+        let before: Vec<_> = failed_before(&case.request.messages).collect();
+        add_new(&mut case.down, case.shut.iter().cloned().chain(before));
     }
 }
 
@@ -195,12 +207,12 @@ impl std::fmt::Debug for Ladder {
     }
 }
 
-// === impl Counts ===
-
-impl Counts {
-    pub(super) fn count(&self, answered: bool) {
-        self.tried.fetch_add(1, Ordering::Relaxed);
-        self.answered.fetch_add(u64::from(answered), Ordering::Relaxed);
+/// Adds names that are not among these yet.
+fn add_new(names: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+    for name in more {
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
 }
 

@@ -1,8 +1,7 @@
-//! The layer and its service.
+//! The layer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 use tower_layer::Layer;
@@ -13,14 +12,14 @@ use crate::event::Facts;
 use crate::failure::{ConfigError, Failure};
 
 use super::config::DegradationConfig;
+use super::counts::Snapshot;
 use super::defer::{DeferQueue, Deferring};
-use super::future::ResponseFuture;
+use super::degrading::Degrading;
 use super::graceful::GracefulFailure;
-use super::ladder::{Ladder, Place, Snapshot};
+use super::ladder::{Ladder, Place};
 use super::models::FallbackModel;
 use super::other::Other;
 use super::rung::{CallableWhen, Rung};
-use super::stream::Degraded;
 use super::tools::SkipTool;
 
 /// Answers where the service beneath cannot. Clones of a layer, and the services it made, share the rungs and what
@@ -31,15 +30,6 @@ pub struct DegradationLayer {
     /// The first rung while it is built, so that its parts may come in any order.
     models: HashMap<String, CallableWhen>,
     fallback: Option<Other>,
-}
-
-/// A service with a ladder beneath its failures. See the [module](super).
-#[derive(Debug)]
-pub struct Degrading<S> {
-    inner: S,
-    ladder: Arc<Ladder>,
-    /// Why it will never be ready: the next call is about it, and not passed on.
-    broken: Option<Failure>,
 }
 
 // === impl DegradationLayer ===
@@ -119,11 +109,16 @@ impl DegradationLayer {
         Ok(self)
     }
 
-    /// Leaves an optional tool out while this says that it cannot be called.
-    #[must_use]
-    pub fn tool_callable(mut self, tool: impl Into<String>, callable: CallableWhen) -> Self {
-        self.edit().tools.insert(tool.into(), callable);
-        self
+    /// Leaves an optional tool out of calls while this says that it cannot be called.
+    ///
+    /// # Errors
+    /// If the configuration does not name the tool as optional.
+    pub fn tool_callable(mut self, tool: &str, callable: CallableWhen) -> Result<Self, ConfigError> {
+        if !self.ladder.config.optional_tools.iter().any(|name| name == tool) {
+            return Err(ConfigError::new("optional_tools", format!("does not name `{tool}`")));
+        }
+        self.edit().tools.insert(tool.to_owned(), callable);
+        Ok(self)
     }
 
     /// Answers with what this keeps of earlier calls: the third rung. Whole answers are put there.
@@ -165,13 +160,19 @@ impl DegradationLayer {
         self.ladder.snapshot()
     }
 
+    /// Whether one of the six rungs has what it needs.
+    pub(crate) fn has(&self, place: Place) -> bool {
+        self.ladder.has(place)
+    }
+
     fn put_models(mut self) -> Self {
         if let Some(service) = self.fallback.clone() {
             let callable = self.models.clone();
             let ladder = self.edit();
             let models = ladder.config.fallback_models.clone();
-            let rung =
-                FallbackModel { service, models, callable, quality: ladder.config.quality.fallback_model };
+            let (quality, quality_without) =
+                (ladder.config.quality.fallback_model, ladder.config.quality.skip_tool);
+            let rung = FallbackModel { service, models, callable, quality, quality_without };
             ladder.put(Place::FallbackModel, false, Arc::new(rung));
         }
         self
@@ -193,45 +194,6 @@ impl<S> Layer<S> for DegradationLayer {
     type Service = Degrading<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Degrading { inner, ladder: Arc::clone(&self.ladder), broken: None }
-    }
-}
-
-// === impl Degrading ===
-
-impl<S, E, W> Service<Request> for Degrading<S>
-where
-    S: Service<Request, Response = Reply<E, W>, Error = Failure>,
-    E: Stream<Item = Result<Event, Failure>> + Unpin,
-    W: Watchers + Unpin,
-{
-    type Response = Reply<Degraded<E, W>>;
-    type Error = Failure;
-    type Future = ResponseFuture<S::Future, E, W>;
-
-    /// Ready, too, when the inner service will never be: whoever calls is to have an answer.
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if self.broken.is_none()
-            && let Err(failure) = ready!(self.inner.poll_ready(cx))
-        {
-            self.broken = Some(failure);
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline(always)]
-    fn call(&mut self, request: Request) -> Self::Future {
-        let ladder = Arc::clone(&self.ladder);
-        match self.broken.take() {
-            Some(failure) => ResponseFuture::broken(ladder, request, failure),
-            None => ResponseFuture::calling(ladder, request.clone(), self.inner.call(request)),
-        }
-    }
-}
-
-/// A clone starts unready, and asks for itself.
-impl<S: Clone> Clone for Degrading<S> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), ladder: Arc::clone(&self.ladder), broken: None }
+        Degrading::new(inner, Arc::clone(&self.ladder))
     }
 }

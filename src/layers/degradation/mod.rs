@@ -26,8 +26,11 @@
 //! [`Failure::with_tool`](crate::failure::Failure::with_tool); a
 //! [`BlockingTool`](crate::layers::bulkhead::BlockingTool) says so itself.
 //!
-//! Before anything is tried the ladder is planned: a model or tool that is not callable now ([`CallableWhen`], a breaker's
-//! `is_callable`) is passed over. A rung that errs, or takes longer than `rung_timeout`, is put on the record and the
+//! An optional tool that cannot be called now ([`CallableWhen`], a breaker's `is_callable`) is not offered in the first
+//! place: the call is made without it, and its answer is the second rung's. If that call fails, no other model is offered
+//! the tool, and the second rung asks again only where it can leave out more. A tool that is not optional stays.
+//!
+//! Before anything else is tried the ladder is planned: a model that is not callable now is passed over. A rung that errs, or takes longer than `rung_timeout`, is put on the record and the
 //! next is tried, `max_depth` at most. If all erred the failure goes up.
 //!
 //! Each answer carries a record, [`Degradation`](crate::chat::Degradation): in the head of the reply, and in the last
@@ -37,7 +40,7 @@
 //!
 //! # States
 //! ```text
-//! Calling --(a first output)--> the service's own reply
+//! Calling --(a first output)--> the service's own reply, with a record if a tool was left out
 //! Calling --(a final failure before it)--> Climbing: one rung after another, once a call
 //! Climbing --(a rung answers)--> that reply, with the record        Climbing --(all err)--> the first failure
 //! a reply --(it breaks after output, with text)--> Completed, level partial
@@ -63,7 +66,8 @@
 //! # Honesty
 //! A degraded answer is no success of whom it stands in for. Whoever watches from beneath was told the failure before
 //! the first rung was tried. Whoever watches from above (a breaker around the whole stack) is told the failure, too,
-//! as if there were no ladder; the services that the rungs ask have breakers, budgets and accounts of their own.
+//! as if there were no ladder; of an answer without a tool, that the tool could not be called. The services that the
+//! rungs ask have breakers, budgets and accounts of their own.
 //!
 //! # Calls
 //! How each call ended for whoever made it is told once, as [`Fact::Ended`](crate::event::Fact::Ended): completed, with
@@ -79,7 +83,7 @@
 //! # Order
 //! Right: outermost, so that every failure beneath comes here once it is final; the service of `fallback_model` goes
 //! through the same bulkhead as the one beneath (clones of a bulkhead layer share it), since a caller has no second
-//! budget for a second model. Wrong: beneath failover or retry; they would never see a failure, and words would end
+//! budget for a second model; [`Layers::fallback_model`](crate::stack::Layers::fallback_model) puts it there. Wrong: beneath failover or retry; they would never see a failure, and words would end
 //! what another candidate could still answer.
 //!
 //! # Example
@@ -126,13 +130,17 @@ pub mod cache;
 mod canned;
 mod climb;
 mod config;
+mod counts;
 pub mod defer;
+mod degrading;
 mod ending;
 mod future;
 mod gathered;
 mod graceful;
+mod lacks;
 mod ladder;
 mod layer;
+mod left_out;
 mod models;
 mod other;
 mod partial;
@@ -147,9 +155,11 @@ pub use answer::Answer;
 #[cfg(feature = "cache")]
 pub use cache::{AnswerCache, AnswerKey, CacheConfig, Finding, Similar};
 pub use config::{DegradationConfig, GracefulConfig, QualityConfig};
+pub use counts::{RungSnapshot, Snapshot};
 pub use defer::{DeferConfig, DeferQueue, Deferred, InLine, JobStatus, Looking, MemoryQueue};
+pub use degrading::Degrading;
 pub use future::ResponseFuture;
-pub use ladder::{Place, RungSnapshot, Snapshot};
-pub use layer::{DegradationLayer, Degrading};
+pub use ladder::Place;
+pub use layer::DegradationLayer;
 pub use rung::{Answering, CallableWhen, Case, Consider, Needs, Rung};
 pub use stream::Degraded;

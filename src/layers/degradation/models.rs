@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use crate::chat::{Ask, Call, Level, Request};
 use crate::failure::Failure;
 
-use super::answer::Answer;
+use super::answer::{Answer, Lack};
 use super::ladder::{Place, not_callable};
 use super::other::Other;
 use super::rung::{Answering, CallableWhen, Case, Consider, Needs, Rung};
+use super::tools::leave_out;
 
 /// Asks other models, in order, each once.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub(super) struct FallbackModel {
     pub(super) models: Vec<String>,
     pub(super) callable: HashMap<String, CallableWhen>,
     pub(super) quality: f64,
+    /// What an answer is worth for which a tool was not offered.
+    pub(super) quality_without: f64,
 }
 
 // === impl FallbackModel ===
@@ -25,6 +28,11 @@ impl FallbackModel {
     /// The models that were not tried in this call.
     fn untried<'a>(&'a self, case: &'a Case) -> impl Iterator<Item = &'a String> {
         self.models.iter().filter(|model| **model != case.request.model && !has_tried(&case.failure, model))
+    }
+
+    /// The answer of a model that was not offered these tools.
+    fn lacking_tools(&self, answer: Answer, shut: &[String]) -> Answer {
+        if shut.is_empty() { answer } else { answer.lacking(Lack::without(shut, self.quality_without)) }
     }
 
     fn is_callable(&self, model: &str) -> bool {
@@ -61,16 +69,15 @@ impl Rung for FallbackModel {
                     case.note(self.name(), Some(&model), &failure);
                 }
                 let answer = if self.is_callable(&model) {
-                    self.service.ask(asking(&case.request, &model)).await
+                    self.service.ask(asking(case, &model)).await
                 } else {
                     Err(not_callable(&model))
                 };
                 match answer {
                     Ok(reply) => {
                         let message = format!("Answered by {model}: {asked} could not answer.");
-                        return Ok(Answer::new(reply, Level::Fallback, self.quality)
-                            .by(model)
-                            .message(message));
+                        let answer = Answer::new(reply, Level::Fallback, self.quality).by(model);
+                        return Ok(self.lacking_tools(answer.message(message), &case.shut));
                     }
                     Err(failure) => last = Some((model, failure)),
                 }
@@ -80,11 +87,12 @@ impl Rung for FallbackModel {
     }
 }
 
-/// The request as another model is to see it: the same call, with a fresh count of attempts and candidates.
-fn asking(request: &Request, model: &str) -> Request {
-    let mut request = anew(request);
+/// The request as another model is to see it: the same call, with a fresh count of attempts and candidates, and without
+/// tools that cannot be called.
+fn asking(case: &Case, model: &str) -> Request {
+    let mut request = anew(&case.request);
     model.clone_into(&mut request.edit().model);
-    request
+    if case.shut.is_empty() { request } else { leave_out(request, &case.shut) }
 }
 
 /// The request as a new service is to see it.

@@ -1,7 +1,6 @@
 //! The fifth rung: what came before the stream broke.
 
 use crate::chat::{Completion, Content, Degradation, Level, Message, Stop, Tried};
-use crate::event::Fact;
 use crate::failure::Failure;
 
 use super::ending::Ending;
@@ -14,8 +13,10 @@ use super::stream::Following;
 const STOP: &str = "partial_result";
 
 /// The end of an answer that broke off; none where nothing of use came, or the failure is one that goes up as it is.
+///
+/// Where it stands in for a call that failed, that failure is what it stands for; else this one is.
 #[cold]
-pub(super) fn partial(following: &mut Following, failure: &Failure) -> Option<Completion> {
+pub(super) fn partial(following: &mut Following, failure: &Failure, stands_in: bool) -> Option<Completion> {
     let gathered = following.gathered.take()?;
     if Route::of(failure, false) == Route::Nowhere {
         return None;
@@ -26,16 +27,15 @@ pub(super) fn partial(following: &mut Following, failure: &Failure) -> Option<Co
         return None;
     }
     let rung = Place::PartialResult.as_str();
-    let record = match following.record.take() {
-        Some(record) => record.and_then(failure),
+    let record = match following.lacks.take().map(|lacks| lacks.record()) {
+        Some(record) if stands_in => record.and_then(failure),
+        Some(record) => record.and_then(failure).caused_by(failure),
         None => Degradation::after(failure.clone()),
     };
     let Ending { ladder, call, .. } = &following.ending;
     let record = complete(record, ladder.config.quality.partial_result, failure);
     ladder.partial.count(true);
-    let (call, facts) = (*call, &ladder.facts);
-    facts.emit(&Fact::Rung { call, rung, failure: None });
-    facts.emit(&Fact::Degraded { call, rung, quality: record.quality_estimate, failure });
+    ladder.tell(*call, rung, record.quality_estimate, failure);
     let mut completion = Completion::new(message, Stop::Other(STOP.into()), usage);
     completion.degradation = Some(Box::new(record));
     Some(completion)

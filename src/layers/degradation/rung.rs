@@ -10,6 +10,7 @@ use crate::event::{Fact, Facts};
 use crate::failure::Failure;
 
 use super::answer::Answer;
+use super::left_out::LeftOut;
 
 /// An answer on its way. Boxed, since nobody comes here on a good day.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 'a>>;
@@ -96,8 +97,8 @@ pub enum Consider {
     Skip(Failure),
 }
 
-/// Whether something may be called now: `breaker.is_callable()` in a closure. It is asked when a ladder is planned,
-/// and must take nothing.
+/// Whether something may be called now: `breaker.is_callable()` in a closure. It is asked of a model when a ladder is
+/// planned, and of a tool before each call that offers it, too: it must take nothing, and little time.
 #[derive(Clone)]
 pub struct CallableWhen(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -108,6 +109,10 @@ pub struct Case {
     pub(super) record: Degradation,
     /// Tools that failed, or cannot be called now.
     pub(super) down: Vec<String>,
+    /// Those that the call was made without, since they could not be called then.
+    pub(super) left_out: Vec<String>,
+    /// The same, and those that cannot be called now: no model is offered them.
+    pub(super) shut: Vec<String>,
     pub(super) facts: Facts,
 }
 
@@ -138,10 +143,16 @@ impl Case {
     pub(super) fn new(request: Request, failure: Failure, facts: Facts) -> Self {
         let record = Degradation::after(failure.clone());
         let down = failure.tool().map(str::to_owned).into_iter().collect();
-        Self { request, failure, record, down, facts }
+        Self { request, failure, record, down, left_out: Vec::new(), shut: Vec::new(), facts }
     }
 
-    /// The request as it was asked.
+    /// The call that failed was made without these.
+    pub(super) fn leave_out(&mut self, left_out: &LeftOut) {
+        self.record.fallback_chain = left_out.tried(&self.failure);
+        self.left_out.clone_from(&left_out.tools);
+    }
+
+    /// The request as it was asked: with all tools, be they [down](Self::tools_down) or not.
     #[must_use]
     pub const fn request(&self) -> &Request {
         &self.request

@@ -6,11 +6,12 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::chat::{BoxEvents, Completion, Degradation, Event, Reply, Request, Watchers, Watching};
+use crate::chat::{BoxEvents, Completion, Event, Reply, Request, Watchers, Watching};
 use crate::failure::Failure;
 
 use super::ending::Ending;
 use super::gathered::Gathered;
+use super::lacks::Lacks;
 use super::partial::partial;
 
 /// A reply's stream: the service's own, or that of a rung. Where it breaks after output, what came is made an answer.
@@ -34,7 +35,7 @@ pub(super) struct Following {
     /// The request, where its answer is to be kept.
     request: Option<Box<Request>>,
     /// What it lacks already.
-    pub(super) record: Option<Box<Degradation>>,
+    pub(super) lacks: Option<Box<Lacks>>,
     pub(super) gathered: Gathered,
 }
 
@@ -85,8 +86,10 @@ where
             Poll::Ready(Some(Ok(event))) => this.pass(event),
             Poll::Ready(Some(Err(failure))) => {
                 // The dead stream is gone, and settled, before anything is made of it.
-                this.source = Source::Gone;
-                if let Some(answer) = this.following.break_off(failure) {
+                let source = std::mem::replace(&mut this.source, Source::Gone);
+                let stands_in = matches!(source, Source::Canned(_));
+                drop(source);
+                if let Some(answer) = this.following.break_off(failure, stands_in) {
                     polled = Poll::Ready(Some(Ok(answer)));
                 }
             }
@@ -98,7 +101,7 @@ where
 
 impl<E, W> fmt::Debug for Degraded<E, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Degraded").field("record", &self.following.record).finish_non_exhaustive()
+        f.debug_struct("Degraded").field("lacks", &self.following.lacks).finish_non_exhaustive()
     }
 }
 
@@ -116,21 +119,21 @@ fn poll_canned(
 
 impl Following {
     #[inline(always)]
-    pub(super) fn new(mut ending: Ending, request: Request, record: Option<Box<Degradation>>) -> Self {
-        if let Some(record) = &record {
-            ending.level = record.level;
+    pub(super) fn new(mut ending: Ending, request: Request, lacks: Option<Box<Lacks>>) -> Self {
+        if let Some(lacks) = &lacks {
+            ending.level = lacks.level();
         }
         let gathered = Gathered::new(ending.ladder.config.max_partial);
         let request = ending.ladder.learns.then(|| Box::new(request));
-        Self { ending, request, record, gathered }
+        Self { ending, request, lacks, gathered }
     }
 
     /// Puts the record into the last event; a whole answer is told to whoever keeps them.
     #[inline(never)]
     fn complete(&mut self, completion: &mut Completion) {
         self.gathered = Gathered::OFF;
-        if let Some(record) = self.record.take() {
-            completion.degradation = Some(record);
+        if let Some(lacks) = self.lacks.take() {
+            completion.degradation = Some(Box::new(lacks.at_last(completion.degradation.take())));
         } else if completion.degradation.is_none()
             && let Some(request) = &self.request
         {
@@ -141,8 +144,8 @@ impl Following {
 
     /// The last event of what came before the failure, if that is an answer.
     #[cold]
-    fn break_off(&mut self, failure: &Failure) -> Option<Event> {
-        let Some(completion) = partial(self, failure) else {
+    fn break_off(&mut self, failure: &Failure, stands_in: bool) -> Option<Event> {
+        let Some(completion) = partial(self, failure, stands_in) else {
             self.ending.fail(failure);
             return None;
         };

@@ -62,7 +62,10 @@ fn parts_without_names_are_refused() {
     assert_eq!(field(DegradationLayer::default().fallback_model(service())), "fallback_models");
     assert_eq!(field(DegradationLayer::default().skip_tool(service())), "optional_tools");
     let callable = CallableWhen::new(|| true);
+    let tool = DegradationLayer::default().tool_callable("search", callable.clone());
     assert_eq!(field(DegradationLayer::default().model_callable("small", callable)), "fallback_models");
+    assert!(tool.as_ref().unwrap_err().to_string().contains("does not name `search`"));
+    assert_eq!(field(tool), "optional_tools");
 }
 
 /// Scenario: a configuration as files write it, in JSON and TOML; switches that are off; what is wrong in one.

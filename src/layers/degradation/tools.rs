@@ -1,9 +1,9 @@
 //! The second rung: the same model without a tool that failed.
 
-use crate::chat::{Level, Request, ToolChoice};
+use crate::chat::{Request, ToolChoice};
 use crate::failure::{Code, Failure};
 
-use super::answer::Answer;
+use super::answer::{Answer, Lack};
 use super::ladder::Place;
 use super::models::anew;
 use super::other::Other;
@@ -43,7 +43,9 @@ impl Rung for SkipTool {
     fn consider(&self, case: &Case) -> Consider {
         // Without a tool that is required there is no answer, whatever else is left out.
         let required = case.failure.tool().is_some_and(|tool| !self.optional.iter().any(|name| name == tool));
-        if required || self.to_skip(case).is_empty() { Consider::Pass } else { Consider::Try }
+        // And where nothing more is to be left out than was, this very call has failed.
+        let is_new = |tool: &String| !case.left_out.contains(tool);
+        if !required && self.to_skip(case).iter().any(is_new) { Consider::Try } else { Consider::Pass }
     }
 
     fn try_answer<'a>(&'a self, case: &'a mut Case) -> Answering<'a> {
@@ -52,18 +54,14 @@ impl Rung for SkipTool {
             if skipped.is_empty() {
                 return Err(Failure::local(Code::NotFound, "there is no tool to leave out"));
             }
-            let reply = self.service.ask(without(&case.request, &skipped)).await?;
-            let message = format!("Answered without {}, which cannot be used right now.", skipped.join(", "));
-            let answer =
-                Answer::new(reply, Level::Partial, self.quality).by(skipped.join(", ")).message(message);
-            Ok(skipped.iter().fold(answer, |answer, tool| answer.missing(format!("tool:{tool}"))))
+            let reply = self.service.ask(leave_out(anew(&case.request), &skipped)).await?;
+            Ok(Answer { reply, lack: Lack::without(&skipped, self.quality) })
         })
     }
 }
 
 /// The request without these tools.
-fn without(request: &Request, skipped: &[String]) -> Request {
-    let mut request = anew(request);
+pub(super) fn leave_out(mut request: Request, skipped: &[String]) -> Request {
     let parts = request.edit();
     parts.tools.retain(|tool| !skipped.contains(&tool.name));
     if matches!(&parts.options.tool_choice, Some(ToolChoice::Named(name)) if skipped.contains(name)) {
