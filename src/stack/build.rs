@@ -93,16 +93,15 @@ impl Layers {
     /// [`FitsLayer`](crate::provider::FitsLayer). Limits that the configuration states come before those of a profile.
     ///
     /// ```
-    /// # use watertight::chat::Protocol;
     /// # use watertight::config::StackConfig;
     /// # use watertight::event::Facts;
     /// # use watertight::stack::Layers;
     /// # fn main() -> Result<(), watertight::failure::ConfigError> {
     /// # #[cfg(feature = "client")] {
-    /// use watertight::provider::{Profile, Provider, catalogue};
+    /// use watertight::provider::{Provider, catalogue};
     ///
     /// let first = Provider::new(catalogue::get("deepseek")?.with_key("sk-house"))?;
-    /// let local = Provider::new(Profile::new("local", Protocol::OpenaiChat, "http://127.0.0.1:8080/v1"))?;
+    /// let local = Provider::new(catalogue::get("ollama")?)?;
     /// let stack = Layers::new(StackConfig::default(), &Facts::default())?.over_providers([first, local])?;
     /// # let _ = stack;
     /// # }
