@@ -19,6 +19,10 @@ const BYTES_PER_TOKEN: u32 = 4;
 
 /// What a call holds from its admission to its end. See the [module](super).
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what was seen of a call, each for itself; it is moved with the call"
+)]
 pub struct Trial {
     state: Arc<State>,
     call: CallId,
@@ -29,6 +33,8 @@ pub struct Trial {
     ticket: Option<Ticket>,
     generation: u16,
     has_output: bool,
+    /// Whether the provider told what is used.
+    is_told: bool,
     slow: bool,
     /// Whether clocks further in found that it crawls.
     crawls: bool,
@@ -41,8 +47,6 @@ struct Taken {
     input: u32,
     /// Bytes of output seen, or as many as a told output stands for.
     output: u32,
-    /// Whether the provider told.
-    is_told: bool,
 }
 
 // === impl Trial ===
@@ -65,6 +69,7 @@ impl Trial {
             ticket,
             generation,
             has_output: false,
+            is_told: false,
             slow: false,
             crawls: false,
             state,
@@ -130,7 +135,7 @@ impl Trial {
     fn burnt(&self, failure: &Failure) -> u64 {
         let refused =
             failure.status().is_some_and(|status| status.is_client_error() || status.is_server_error());
-        if !self.taken.is_told && (!self.has_output || refused) {
+        if !self.is_told && (!self.has_output || refused) {
             return 0;
         }
         self.taken.tokens()
@@ -178,7 +183,10 @@ impl Observer for Trial {
                     self.begin();
                 }
             }
-            Sign::Usage(usage) => self.taken.tell(usage),
+            Sign::Usage(usage) => {
+                self.is_told = true;
+                self.taken.tell(usage);
+            }
             Sign::Crawling => self.crawls = true,
             _ => {}
         }
@@ -209,7 +217,6 @@ impl Taken {
     #[cold]
     fn tell(&mut self, usage: Usage) {
         let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        self.is_told = true;
         self.input = tokens(usage.input);
         self.output = self.output.max(tokens(usage.output).saturating_mul(BYTES_PER_TOKEN));
     }
