@@ -429,7 +429,8 @@ fn share(of: u32, percent: u32) -> Option<u32> {
 
 /// Scenario: a provider with a bucket of one minute's quota. Ours is declared as it is, with a burst of 95 %: a request
 /// travels, so that the provider's bucket begins to fill a little later than ours.
-/// Expected: no 429 MUST come in ten minutes, and at least 98 % of the quota be used.
+/// Expected: no 429 MUST come in ten minutes, and at least 98 % of the quota be used. Beside it, what it is with nothing but
+/// the quota told.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_is_used_up_without_a_429() {
     println!(
@@ -437,6 +438,8 @@ async fn a_bucket_is_used_up_without_a_429() {
     );
     let ours = limited(Counting::Bucket, false, RateLimitConfig { burst: Some(0.95), ..config() }).await;
     ours.print("bucket", "watertight");
+    let plain = limited(Counting::Bucket, false, config()).await;
+    plain.print("bucket", "watertight, nothing but the quota told");
     tower(Counting::Bucket, false).await.print("bucket", "tower RateLimit");
     governor(Counting::Bucket, false).await.print("bucket", "governor");
     assert_eq!(ours.refused, 0);
@@ -456,6 +459,8 @@ async fn a_sliding_window_is_used_up_with_hardly_a_429() {
     };
     let ours = limited(Counting::Window, false, config).await;
     ours.print("window", "watertight");
+    let plain = limited(Counting::Window, false, self::config()).await;
+    plain.print("window", "watertight, nothing but the quota told");
     tower(Counting::Window, false).await.print("window", "tower RateLimit");
     governor(Counting::Window, false).await.print("window", "governor");
     assert!(ours.refused() <= 0.5, "{}", ours.refused());
@@ -469,6 +474,8 @@ async fn a_sliding_window_is_used_up_with_hardly_a_429() {
 async fn half_a_quota_is_found_by_its_headers() {
     let ours = limited(Counting::Bucket, true, RateLimitConfig { headroom: Some(0.04), ..config() }).await;
     ours.print("bucket, half", "watertight");
+    let plain = limited(Counting::Bucket, true, config()).await;
+    plain.print("bucket, half", "watertight, nothing but the quota told");
     tower(Counting::Bucket, true).await.print("bucket, half", "tower RateLimit");
     governor(Counting::Bucket, true).await.print("bucket, half", "governor");
     assert!(ours.refused() <= 1.0, "{}", ours.refused());

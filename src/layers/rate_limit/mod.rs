@@ -55,7 +55,9 @@
 //! | `max_keys` | 1,000,000 | some 200 MB at the worst; keys as good as fresh make room |
 //!
 //! A provider that counts a window that slides takes no full bucket beside a full rate: declare 97 % of its quota, and
-//! a `burst` of 2 %. A request travels before it is counted, so a `burst` of 95 % suits a bucket.
+//! a `burst` of 2 %. A request travels before it is counted, so a `burst` of 95 % suits a bucket. Where other clients use
+//! the same quota, leave them `headroom`: beside one that eats half of it, 200 busy callers met a 429 in none of their
+//! calls with 4 %, and in one of five without, since what a header tells is a moment old.
 //!
 //! # Streams
 //! | the call | pays |
