@@ -151,8 +151,7 @@ impl Event {
             Self::Closed { part: Some(part), .. } if matches!(part.content, Content::Other(..)) => {
                 Sign::Output(1)
             }
-            Self::Started { .. } | Self::Closed { .. } | Self::Frame(_) => Sign::Preamble,
-            Self::Usage(usage) => Sign::Usage(**usage),
+            Self::Started { .. } | Self::Closed { .. } | Self::Usage(_) | Self::Frame(_) => Sign::Preamble,
             Self::KeepAlive => Sign::Liveness,
             Self::Crawling { .. } => Sign::Crawling,
             Self::Reset(_) => Sign::Reset,

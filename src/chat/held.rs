@@ -69,7 +69,12 @@ impl Core {
     fn show<O: Observer>(&self, watch: &mut Watch<O>) {
         let mut show = |event: &Event| match event {
             Event::Completed(completion) => watch.settle(completion.end()),
-            event => watch.see(event.sign()),
+            event => {
+                if let Event::Usage(usage) = event {
+                    watch.note(usage);
+                }
+                watch.see(event.sign());
+            }
         };
         self.first.iter().for_each(&mut show);
         if !self.more.is_empty() {

@@ -10,8 +10,6 @@ pub enum Sign {
     Liveness,
     /// Something came that is no output.
     Preamble,
-    /// What was used so far, as the provider tells it before the end. No output; a later figure replaces an earlier one.
-    Usage(Usage),
     /// Output, of so many bytes.
     Output(u32),
     /// What comes comes slower than it should.

@@ -236,7 +236,7 @@ fn only_content_is_output() {
         (closed(0, Some(Part::text("whole"))), Sign::Preamble),
         (closed(0, Some(other)), Sign::Output(1)),
         (Event::Started { id: "".into(), model: "".into() }, Sign::Preamble),
-        (Event::Usage(Box::new(used(1, 2))), Sign::Usage(used(1, 2))),
+        (Event::Usage(Box::new(used(1, 2))), Sign::Preamble),
         (Event::Frame("x".into()), Sign::Preamble),
         (Event::KeepAlive, Sign::Liveness),
         (Event::Reset(Box::new(Reset::after(Failure::new(Code::Server, "")))), Sign::Reset),

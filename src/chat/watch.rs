@@ -44,6 +44,11 @@ pub trait Observer: Sized + Unpin {
         let _ = sign;
     }
 
+    /// The provider told what was used so far, before the end. A later figure replaces an earlier one.
+    fn note(&mut self, usage: &Usage) {
+        let _ = usage;
+    }
+
     /// The end, told exactly once.
     fn settle(self, how: End<'_>);
 }
@@ -56,6 +61,9 @@ pub struct Watch<O: Observer>(Option<O>);
 pub trait Watchers {
     /// Passes a sign to each.
     fn see(&mut self, sign: Sign);
+
+    /// Passes on what was used so far.
+    fn note(&mut self, usage: &Usage);
 
     /// Settles each.
     fn settle(&mut self, how: End<'_>);
@@ -119,6 +127,14 @@ impl<O: Observer> Watch<O> {
         }
     }
 
+    /// Shows it what was used so far.
+    #[cold]
+    pub fn note(&mut self, usage: &Usage) {
+        if let Some(observer) = &mut self.0 {
+            observer.note(usage);
+        }
+    }
+
     /// Tells it the end; a second time is no time.
     #[inline]
     pub fn settle(&mut self, how: End<'_>) {
@@ -140,6 +156,8 @@ impl<O: Observer> Drop for Watch<O> {
 impl Watchers for () {
     fn see(&mut self, _: Sign) {}
 
+    fn note(&mut self, _: &Usage) {}
+
     fn settle(&mut self, _: End<'_>) {}
 }
 
@@ -147,6 +165,11 @@ impl<W: Watchers, O: Observer> Watchers for (W, Watch<O>) {
     fn see(&mut self, sign: Sign) {
         self.0.see(sign);
         self.1.see(sign);
+    }
+
+    fn note(&mut self, usage: &Usage) {
+        self.0.note(usage);
+        self.1.note(usage);
     }
 
     fn settle(&mut self, how: End<'_>) {

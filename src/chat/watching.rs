@@ -47,7 +47,12 @@ where
             Poll::Ready(Some(Ok(Event::Completed(completion)))) => {
                 this.settle(completion.end());
             }
-            Poll::Ready(Some(Ok(event))) => this.watch.see(event.sign()),
+            Poll::Ready(Some(Ok(event))) => {
+                if let Event::Usage(usage) = event {
+                    this.watch.note(usage);
+                }
+                this.watch.see(event.sign());
+            }
             Poll::Ready(Some(Err(failure))) => this.settle(End::from(failure)),
             Poll::Ready(None) => {
                 let failure = truncated();

@@ -82,13 +82,13 @@ pub(super) fn span(provider: &str, model: &str, host: Option<&str>, call: CallId
 
 impl Observer for Settlement {
     fn see(&mut self, sign: Sign) {
-        match sign {
-            Sign::Output(_) if self.first_output.is_none() => {
-                self.first_output = Some(self.started.elapsed());
-            }
-            Sign::Usage(usage) => self.used = Some(usage),
-            _ => {}
+        if self.first_output.is_none() && matches!(sign, Sign::Output(_)) {
+            self.first_output = Some(self.started.elapsed());
         }
+    }
+
+    fn note(&mut self, usage: &Usage) {
+        self.used = Some(*usage);
     }
 
     fn settle(self, how: End<'_>) {

@@ -1,6 +1,6 @@
 //! What one call has used of its budget, as far as it can be seen.
 
-use crate::chat::{Cost, End, Sign};
+use crate::chat::{Cost, End, Sign, Usage};
 
 use super::budget::Reserved;
 
@@ -49,16 +49,18 @@ impl Account {
     pub(super) fn see(&mut self, sign: Sign) {
         match sign {
             Sign::Output(bytes) => self.seen = self.seen.saturating_add(bytes),
-            Sign::Usage(usage) => {
-                self.told = Some(clamp(usage.input));
-                self.seen = self.seen.max(clamp(usage.output).saturating_mul(BYTES_PER_TOKEN));
-            }
             Sign::Reset => {
                 self.void = self.void.saturating_add(self.spent());
                 (self.told, self.seen) = (None, 0);
             }
             _ => {}
         }
+    }
+
+    /// What was used so far.
+    pub(super) fn note(&mut self, usage: &Usage) {
+        self.told = Some(clamp(usage.input));
+        self.seen = self.seen.max(clamp(usage.output).saturating_mul(BYTES_PER_TOKEN));
     }
 
     /// What it used in the end.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::chat::CallId;
+use crate::chat::{CallId, Usage};
 use crate::event::Fact;
 use crate::observe::{End, Observer, Outcome, Sign};
 
@@ -31,6 +31,10 @@ impl Observer for Permit {
     #[inline]
     fn see(&mut self, sign: Sign) {
         self.account.see(sign);
+    }
+
+    fn note(&mut self, usage: &Usage) {
+        self.account.note(usage);
     }
 
     #[inline]

@@ -183,13 +183,14 @@ impl Observer for Trial {
                     self.begin();
                 }
             }
-            Sign::Usage(usage) => {
-                self.is_told = true;
-                self.taken.tell(usage);
-            }
             Sign::Crawling => self.crawls = true,
             _ => {}
         }
+    }
+
+    fn note(&mut self, usage: &Usage) {
+        self.is_told = true;
+        self.taken.note(usage);
     }
 
     #[inline]
@@ -214,8 +215,7 @@ impl Observer for Trial {
 // === impl Taken ===
 
 impl Taken {
-    #[cold]
-    fn tell(&mut self, usage: Usage) {
+    fn note(&mut self, usage: &Usage) {
         let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         self.input = tokens(usage.input);
         self.output = self.output.max(tokens(usage.output).saturating_mul(BYTES_PER_TOKEN));

@@ -100,14 +100,6 @@ impl<K: Store> Reservation<K> {
         costs(self.input, self.seen.div_ceil(BYTES_PER_TOKEN))
     }
 
-    /// Takes in what was used so far.
-    fn tell(&mut self, usage: Usage) {
-        let told = self.told(usage);
-        self.phase = Phase::Told;
-        self.input = told.input;
-        self.seen = self.seen.max(told.output.saturating_mul(BYTES_PER_TOKEN));
-    }
-
     /// Takes in what a failure says of the limits, and tells what that changed.
     fn heed(&self, failure: &Failure) {
         let state = &self.state;
@@ -151,13 +143,9 @@ impl<K: Store> Observer for Reservation<K> {
     }
 
     fn see(&mut self, sign: Sign) {
-        let bytes = match sign {
-            Sign::Output(bytes) => bytes,
-            Sign::Usage(usage) => return self.tell(usage),
-            _ => {
-                self.phase = self.phase.max(Phase::Head);
-                return;
-            }
+        let Sign::Output(bytes) = sign else {
+            self.phase = self.phase.max(Phase::Head);
+            return;
         };
         self.phase = self.phase.max(Phase::Output);
         self.seen = self.seen.saturating_add(bytes);
@@ -166,6 +154,13 @@ impl<K: Store> Observer for Reservation<K> {
         {
             trial.late = now() > late_from;
         }
+    }
+
+    fn note(&mut self, usage: &Usage) {
+        let told = self.told(*usage);
+        self.phase = Phase::Told;
+        self.input = told.input;
+        self.seen = self.seen.max(told.output.saturating_mul(BYTES_PER_TOKEN));
     }
 
     fn settle(self, how: End<'_>) {

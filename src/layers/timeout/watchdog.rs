@@ -102,7 +102,7 @@ impl Watchdog {
                 self.commit();
                 self.came = self.came.max(Came::Bytes);
             }
-            Sign::Liveness | Sign::Preamble | Sign::Usage(_) => self.came = self.came.max(Came::Bytes),
+            Sign::Liveness | Sign::Preamble => self.came = self.came.max(Came::Bytes),
         }
     }
 
