@@ -16,8 +16,9 @@ pub(super) const ORIGIN: u64 = 1 << 61;
 /// No instant.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// The last instant a word may come to: two centuries of debt. What is added to it when a call asks must not wrap it.
-const LAST: u64 = 1 << 63;
+/// The last instant there is, two centuries from the first: no word comes further, nor does any time that is told. What is
+/// added to it when a call asks must not wrap it.
+pub(super) const LAST: u64 = 1 << 63;
 
 /// One dimension's quota. Instants are nanoseconds since [`ORIGIN`] was, and given as arguments.
 #[derive(Clone, Copy, Debug)]
