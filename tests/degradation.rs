@@ -320,6 +320,27 @@ async fn an_optional_tool_is_left_out() {
     }
 }
 
+/// Scenario: a request that offers one tool twice, which fails, or cannot be called.
+/// Expected: the record MUST name it once, whoever leaves it out.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_offered_twice_is_missing_once() {
+    for shut in [false, true] {
+        let beside = Beside::new([Script::says("!")]);
+        let layer = DegradationLayer::new(with_tools(&["search"])).unwrap();
+        let layer = layer.skip_tool(beside.clone()).unwrap();
+        let layer = layer.tool_callable("search", CallableWhen::new(move || !shut)).unwrap();
+        let asked = offered().tool(tool("search"));
+        let got = if shut {
+            got(&mut layer.layer(beside.clone()), asked).await
+        } else {
+            got(&mut layer.layer(fails_of(of_tool(Code::Server, "search"))), asked).await
+        };
+        assert_eq!(tools_asked(&beside), [["ledger"]]);
+        assert_eq!(got.last.missing_components, ["tool:search"], "{shut}");
+        assert_eq!(got.last.user_message, "Answered without search, which cannot be used right now.");
+    }
+}
+
 fn callable_while(well: &Arc<AtomicBool>) -> CallableWhen {
     let well = Arc::clone(well);
     CallableWhen::new(move || well.load(Ordering::Relaxed))
