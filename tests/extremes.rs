@@ -215,3 +215,22 @@ fn a_trusting_twin_is_told_apart() {
     });
     assert!(caught);
 }
+
+/// Scenario: providers tell a usage of all that a figure holds, once and a thousand times; and one that is twice the quota.
+/// Expected: the next call MUST pass after a day and the time that an empty account takes to fill, at the latest, and the
+/// account MUST be as new then: a wrong figure stops no key for good. What is likely MUST be waited for in full.
+#[test]
+fn no_usage_stops_a_key_for_good() {
+    let minute = Duration::from_secs(60);
+    for (used, times, wait) in [(u32::MAX, 1, DAY), (u32::MAX, 1_000, DAY), (2_000, 1, minute)] {
+        let ledger = Memory::default().open("key", &[Quota::new(Dimension::Tokens, 1_000)]);
+        let now = Instant::now();
+        let call = Costs { requests: 1, tokens: 1_000, ..Costs::default() };
+        for _ in 0..times {
+            ledger.settle(&Costs::default(), &Costs { tokens: used, ..call }, || now);
+        }
+        let short = asked(&ledger, &call, now + wait + minute / 2).unwrap_err();
+        assert_eq!(short, Short::Until(now + wait + minute));
+        assert!(ledger.is_as_new(now + wait + minute));
+    }
+}
