@@ -238,6 +238,6 @@ fn overlay(under: &mut Value, over: Value) {
 }
 
 /// Names a field by its path.
-fn within(section: &str, checked: Result<(), ConfigError>) -> Result<(), ConfigError> {
+pub(crate) fn within<T>(section: &str, checked: Result<T, ConfigError>) -> Result<T, ConfigError> {
     checked.map_err(|error| ConfigError { field: format!("{section}.{}", error.field), ..error })
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use watertight::chat::{BoxReply, Request};
 use watertight::config::StackConfig;
@@ -347,4 +348,90 @@ fn what_stands_there_twice_is_refused_by_name() {
         assert!(serde_json::from_str::<StackConfig>(&open.repeat(100_000)).is_err());
     }
     assert!(toml::from_str::<StackConfig>(&format!("providers = {}", "{a=".repeat(100_000))).is_err());
+}
+
+/// Any value a file may hold.
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        Just(json!(u64::MAX)),
+        Just(json!(0)),
+        Just(json!(1)),
+        Just(json!(f64::MAX)),
+        Just(json!(-0.0)),
+        Just(json!(0.5)),
+        Just(json!("")),
+        Just(json!("0s")),
+        Just(json!("584542000000y")),
+        Just(json!("1ns")),
+        Just(json!("openai")),
+    ];
+    leaf.prop_recursive(3, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("[a-z]{0,3}", inner, 0..3).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+/// Puts a value at some place of a tree: the nth of all places there are.
+fn put(tree: &mut Value, at: &mut usize, value: &Value) {
+    if *at == 0 {
+        *tree = value.clone();
+    }
+    *at = at.wrapping_sub(1);
+    match tree {
+        Value::Object(map) => map.values_mut().for_each(|tree| put(tree, at, value)),
+        Value::Array(list) => list.iter_mut().for_each(|tree| put(tree, at, value)),
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Scenario: a whole configuration in which one place, and then another, holds anything.
+    /// Expected: it MUST be read or refused; what is read and found valid MUST build a stack whose snapshot serialises, and
+    /// MUST be the same when it is written and read again.
+    #[test]
+    fn whatever_a_file_holds_is_read_or_refused(
+        (first, at) in (anything(), 0_usize..150),
+        (second, then) in (anything(), 0_usize..150),
+    ) {
+        let mut config = StackConfig { reset: Some(ResetConfig::default()), ..StackConfig::default() };
+        config.providers.insert("first".into(), config.provider("first"));
+        let mut tree = serde_json::to_value(&config).unwrap();
+        for (value, mut at) in [(first, at), (second, then)] {
+            put(&mut tree, &mut at, &value);
+        }
+        let read = serde_json::from_value::<StackConfig>(tree).ok();
+        let Some(config) = read.filter(|config| config.validate().is_ok()) else { return Ok(()) };
+        let again: StackConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
+        prop_assert_eq!(&again, &config);
+        let service = tower::service_fn(|_: Request| async {
+            Err::<BoxReply, _>(Failure::new(
+                Code::Server,
+                "no",
+            ))
+        });
+        let built = Layers::new(config, &Facts::default())
+            .and_then(|layers| layers.over([("first", service)]));
+        if let Ok(stack) = built {
+            prop_assert!(serde_json::to_string(&stack.snapshot()).is_ok());
+        }
+    }
+}
+
+/// Scenario: a configuration in which something is off that is on by default, written by a twin that leaves out what is off.
+/// Expected: it MUST be told apart from one that is the same when it is read again.
+#[test]
+fn a_writer_that_leaves_out_what_is_off_is_told_apart() {
+    let mut config = StackConfig::default();
+    config.degradation.graceful = None;
+    let mut tree = serde_json::to_value(&config).unwrap();
+    assert_eq!(serde_json::from_value::<StackConfig>(tree.clone()).unwrap(), config);
+    tree["degradation"].as_object_mut().unwrap().retain(|_, value| *value != Value::Bool(false));
+    assert_ne!(serde_json::from_value::<StackConfig>(tree).unwrap(), config);
 }

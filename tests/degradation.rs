@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use watertight::chat::{
     BoxReply, Completion, Degradation, Event, Head, Level, Message, Reply, Request, Role, Stop, Tool,
-    ToolCall, ToolResult,
+    ToolCall, ToolResult, Usage,
 };
 use watertight::failure::{Clock, Code, Failure};
 use watertight::layers::degradation::{
@@ -317,6 +317,27 @@ async fn an_optional_tool_is_left_out() {
         assert_eq!((got.last.level, got.last.quality_estimate), (Level::Partial, 0.75));
         assert!(got.last.missing_components.contains(&"tool:search".to_owned()), "{code}");
         assert_eq!(got.last.missing_components.len(), 2 - left.len());
+    }
+}
+
+/// Scenario: a request that offers one tool twice, which fails, or cannot be called.
+/// Expected: the record MUST name it once, whoever leaves it out.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_offered_twice_is_missing_once() {
+    for shut in [false, true] {
+        let beside = Beside::new([Script::says("!")]);
+        let layer = DegradationLayer::new(with_tools(&["search"])).unwrap();
+        let layer = layer.skip_tool(beside.clone()).unwrap();
+        let layer = layer.tool_callable("search", CallableWhen::new(move || !shut)).unwrap();
+        let asked = offered().tool(tool("search"));
+        let got = if shut {
+            got(&mut layer.layer(beside.clone()), asked).await
+        } else {
+            got(&mut layer.layer(fails_of(of_tool(Code::Server, "search"))), asked).await
+        };
+        assert_eq!(tools_asked(&beside), [["ledger"]]);
+        assert_eq!(got.last.missing_components, ["tool:search"], "{shut}");
+        assert_eq!(got.last.user_message, "Answered without search, which cannot be used right now.");
     }
 }
 
@@ -932,4 +953,28 @@ fn what_comes_of_it_may_be_spawned() {
     sendable(&service);
     let call = async move { got(&mut service, request()).await };
     sendable(&call.boxed());
+}
+
+/// Scenario: an answer breaks off whose usage was told before its first output, between, or not at all.
+/// Expected: the partial answer MUST tell what was told: it is paid, whenever that was said.
+#[tokio::test(start_paused = true)]
+async fn a_partial_answer_tells_the_usage_that_was_told() {
+    let usage = Usage { input: 7, output: 1, ..Usage::default() };
+    for (first, then) in [(true, false), (false, true), (false, false)] {
+        let told = move |told: bool| told.then(|| Ok(Event::Usage(Box::new(usage))));
+        let layer = DegradationLayer::new(DegradationConfig { max_partial: Some(1_000), ..bare() }).unwrap();
+        let mut service = layer.layer(service_fn(move |_: Request| {
+            let text = Some(Ok(Event::text(0, "half")));
+            let events = [told(first), text, told(then), Some(Err(fail(Code::Truncated)))];
+            let events: Vec<_> = events.into_iter().flatten().collect();
+            std::future::ready(Ok::<_, Failure>(Reply::new(
+                Head::of("b"),
+                futures_util::stream::iter(events),
+            )))
+        }));
+        let reply = service.ready().await.unwrap().call(request()).await.unwrap();
+        let last = reply.collect().await.unwrap();
+        assert_eq!(last.message.to_text(), "half");
+        assert_eq!(last.usage, (first || then).then_some(usage), "{first}, {then}");
+    }
 }

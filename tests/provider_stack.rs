@@ -15,7 +15,7 @@ use watertight::config::StackConfig;
 use watertight::event::Facts;
 use watertight::failure::{ConfigError, Failure, Skip};
 use watertight::layers::degradation::DegradationConfig;
-use watertight::layers::rate_limit::{LimitProfile, RateLimitConfig};
+use watertight::layers::rate_limit::{AdaptiveConfig, LimitProfile, RateLimitConfig};
 use watertight::provider::{Capabilities, Model, ModelQuota, Profile, Provider};
 use watertight::stack::{Layers, ProviderStack, StackOver};
 use watertight::testing::{Journal, Player, Script, ScriptedReply};
@@ -154,4 +154,51 @@ async fn providers_are_part_of_their_stack() {
     assert!(told.lock().unwrap().iter().any(|name| name == "settled"), "{told:?}");
     assert_eq!(&*stack.providers()[0].name, "first");
     assert!(self::stack(RateLimitConfig::default(), [plain("a"), plain("a")], &sink).is_err());
+}
+
+/// A profile whose one model bears so many calls at once.
+fn bears(name: &str, concurrency: u64) -> Profile {
+    let quota = ModelQuota { concurrency: Some(concurrency), ..ModelQuota::default() };
+    let model = Model { quota, ..Model::default() };
+    Profile { models: BTreeMap::from([("model".to_owned(), model)]), ..profile(name, "http://house.test") }
+}
+
+/// Scenario: a configuration that finds out how many calls in flight a provider bears, over providers one of which bears
+/// less than its least, or of which nothing is known.
+/// Expected: the error MUST name the field by its path, with the provider whose limits do not fit.
+#[tokio::test(start_paused = true)]
+async fn limits_of_a_profile_that_do_not_fit_are_named_by_their_path() {
+    let adaptive = Some(AdaptiveConfig { min: 5, ..AdaptiveConfig::default() });
+    let limits = RateLimitConfig { adaptive, ..RateLimitConfig::default() };
+    for (odd, field) in [
+        (bears("odd", 2), "providers.odd.rate_limit.adaptive.min"),
+        (profile("odd", "https://api.openai.com/v1"), "providers.odd.rate_limit.adaptive"),
+    ] {
+        let error = stack(limits.clone(), [bears("even", 9), odd], &Facts::default()).unwrap_err();
+        assert_eq!(error.field, field);
+    }
+    assert!(stack(limits, [bears("even", 9)], &Facts::default()).is_ok());
+}
+
+/// Scenario: profiles that declare nothing of anything a model may be asked.
+/// Expected: each MUST be refused with the field's path, before anything stands over it.
+#[test]
+fn a_quota_of_nothing_is_refused() {
+    let none = |edit: fn(&mut ModelQuota)| {
+        let mut profile = bears("none", 1);
+        edit(&mut profile.models.get_mut("model").unwrap().quota);
+        profile.validate().unwrap_err().field
+    };
+    assert!(bears("one", 1).validate().is_ok());
+    for (edit, field) in [
+        ((|quota| quota.requests = Some(0)) as fn(&mut ModelQuota), "requests"),
+        (|quota| quota.tokens = Some(0), "tokens"),
+        (|quota| quota.input_tokens = Some(0), "input_tokens"),
+        (|quota| quota.output_tokens = Some(0), "output_tokens"),
+        (|quota| quota.requests_per_day = Some(0), "requests_per_day"),
+        (|quota| quota.tokens_per_day = Some(0), "tokens_per_day"),
+        (|quota| quota.concurrency = Some(0), "concurrency"),
+    ] {
+        assert_eq!(none(edit), format!("models.model.quota.{field}"));
+    }
 }

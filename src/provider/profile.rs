@@ -207,10 +207,18 @@ impl Profile {
                     ConfigError::new(format!("models.{name}.clocks.{}", error.field), error.reason)
                 })?;
             }
+            let quota = model.quota;
             for (field, value) in [
                 ("window", model.window),
                 ("max_output", model.max_output),
                 ("default_output", model.default_output),
+                ("quota.requests", quota.requests),
+                ("quota.tokens", quota.tokens),
+                ("quota.input_tokens", quota.input_tokens),
+                ("quota.output_tokens", quota.output_tokens),
+                ("quota.requests_per_day", quota.requests_per_day),
+                ("quota.tokens_per_day", quota.tokens_per_day),
+                ("quota.concurrency", quota.concurrency),
             ] {
                 if value == Some(0) {
                     return Err(ConfigError::new(format!("models.{name}.{field}"), "must not be zero"));

@@ -2,7 +2,7 @@
 
 use tower_layer::Layer;
 
-use crate::config::StackConfig;
+use crate::config::{StackConfig, within};
 use crate::event::Facts;
 use crate::failure::ConfigError;
 use crate::layers::degradation::Place;
@@ -219,8 +219,12 @@ impl Layers {
         let circuit_breaker = CircuitBreakerLayer::new(own.circuit_breaker.unwrap_or_default())?
             .named(shown.as_str())
             .facts(&self.facts);
+        // What a file says fits itself, but may not fit what the profile says.
         let limits = own.rate_limit.unwrap_or_default().filled_from(&limits);
-        let rate_limit = TokenAwareRateLimitLayer::new(limits)?.named(shown.as_str()).facts(&self.facts);
+        let rate_limit =
+            within(&format!("providers.{name}.rate_limit"), TokenAwareRateLimitLayer::new(limits))?
+                .named(shown.as_str())
+                .facts(&self.facts);
         let retry = RetryLayer::new(own.retry.unwrap_or_default())?.facts(&self.facts);
         let timeout = DualClockTimeoutLayer::new(own.timeout.unwrap_or_default())?.facts(&self.facts);
         let chain = retry.layer(circuit_breaker.layer(rate_limit.layer(timeout.layer(provider))));

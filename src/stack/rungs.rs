@@ -5,6 +5,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::chat::{Event, Reply, Request, Watchers};
+use crate::config::within;
 use crate::failure::{ConfigError, Failure};
 
 use super::build::Layers;
@@ -26,7 +27,8 @@ impl Layers {
         E: Stream<Item = Result<Event, Failure>> + Unpin + Send + 'static,
         W: Watchers + Unpin + Send + 'static,
     {
-        self.degradation = within(self.degradation.fallback_model(self.bulkhead.layer(service)))?;
+        self.degradation =
+            within("degradation", self.degradation.fallback_model(self.bulkhead.layer(service)))?;
         Ok(self)
     }
 
@@ -41,12 +43,7 @@ impl Layers {
         E: Stream<Item = Result<Event, Failure>> + Unpin + Send + 'static,
         W: Watchers + Unpin + Send + 'static,
     {
-        self.degradation = within(self.degradation.skip_tool(self.bulkhead.layer(service)))?;
+        self.degradation = within("degradation", self.degradation.skip_tool(self.bulkhead.layer(service)))?;
         Ok(self)
     }
-}
-
-/// Names the field by its path in the configuration of a stack.
-fn within<T>(built: Result<T, ConfigError>) -> Result<T, ConfigError> {
-    built.map_err(|error| ConfigError::new(format!("degradation.{}", error.field), error.reason))
 }

@@ -16,8 +16,13 @@ pub(super) const ORIGIN: u64 = 1 << 61;
 /// No instant.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// The last instant a word may come to: two centuries of debt. What is added to it when a call asks must not wrap it.
-const LAST: u64 = 1 << 63;
+/// The last instant there is, two centuries from the first: no word comes further, nor does any time that is told. What is
+/// added to it when a call asks must not wrap it.
+pub(super) const LAST: u64 = 1 << 63;
+
+/// The longest that calls wait for a debt: a day, the longest window that calls are counted by. A usage that takes longer to
+/// make up for is wrong, and would stop a key for good.
+const DEBT: u64 = 24 * 60 * 60 * 1_000_000_000;
 
 /// One dimension's quota. Instants are nanoseconds since [`ORIGIN`] was, and given as arguments.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +63,14 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    /// Takes so many, whether they are there or not. Counted from now, since a full bucket cannot owe.
+    /// Takes so many, whether they are there or not, but owes no more than [`DEBT`]. Counted from now, since a full bucket
+    /// cannot owe.
     pub(super) fn owe(self, count: u32, now: u64) {
         if count > 0 {
             self.look(now);
             let weight = self.weight(u64::from(count));
-            self.change(|word| word.max(now).saturating_add(weight));
+            let most = now + self.weight(self.capacity().into()) + DEBT;
+            self.change(|word| word.max(now).saturating_add(weight).min(most).max(word));
         }
     }
 

@@ -88,7 +88,8 @@ pub trait Ledger: Debug + Send + Sync + 'static {
     fn promise(&self, costs: &Costs, ahead: &Ahead, now: Instant) -> Result<Instant, Short>;
 
     /// Closes the account of a call. What was reserved and not used is given back; what was used beyond it is taken, be it
-    /// there or not, and the next calls wait for it. The clock is asked only for a debt: most calls leave none.
+    /// there or not, and the next calls wait for it, but a day at the most. The clock is asked only for a debt: most calls
+    /// leave none.
     fn settle(&self, reserved: &Costs, used: &Costs, clock: impl FnOnce() -> Instant);
 
     /// Takes in what a provider told, each dimension for itself. `headroom` is the share of a limit that is left to

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bucket::NEVER;
 
-/// The furthest one debt moves the word: a quarter of a year. What is dearer is wrong, and would wrap the word.
+/// The furthest one step moves the word: a quarter of a year. What is dearer is wrong, and would wrap the word.
 pub(super) const MOST: u64 = 1 << 53;
 
 /// How a bucket's word is read. It stands apart from the word: keys under the same quotas share it, until one of them

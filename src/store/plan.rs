@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-use super::bucket::{NEVER, ORIGIN};
+use super::bucket::{LAST, ORIGIN};
 use super::meter::Meter;
 use super::quota::Quota;
 
@@ -39,11 +39,11 @@ impl Plan {
         self.meters.iter().map(Meter::quota).eq(quotas)
     }
 
-    /// An instant in the ledgers' own time.
+    /// An instant in the ledgers' own time. One beyond [`LAST`] is that: what is added to an instant must not wrap it.
     #[inline]
     pub(super) fn tick(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.birth).as_nanos();
-        ORIGIN.saturating_add(u64::try_from(since).unwrap_or(NEVER))
+        ORIGIN.saturating_add(u64::try_from(since).unwrap_or(LAST)).min(LAST)
     }
 
     /// The instant of a tick.

@@ -7,12 +7,13 @@ use crate::chat::{Assembler, Event, Sign};
 /// The most room that is kept for the next answer, in bytes: 64 KiB, which all but the longest answers fit in.
 const MAX_SPARE: usize = 64 * 1024;
 
-/// What came of an answer so far. Nothing is held before the first output passes, and nothing once it is too long.
+/// What came of an answer so far. Nothing but its usage is held before the first output passes, and nothing once it is too
+/// long.
 #[derive(Debug)]
 pub(super) enum Gathered {
     /// Nothing is gathered, or no more.
     Off,
-    /// No output came; so many bytes of it may.
+    /// No output came, and no word of what is used; so many bytes of output may.
     Nothing(usize),
     Some(Lent),
 }
@@ -26,6 +27,8 @@ pub(super) struct Lent(Option<Box<SoFar>>);
 pub(super) struct SoFar {
     /// How many bytes of output may still come.
     left: usize,
+    /// Whether output came.
+    begun: bool,
     before: Assembler,
     run: Option<Run>,
     text: String,
@@ -61,8 +64,8 @@ impl Gathered {
     pub(super) fn push(&mut self, event: &Event) {
         let fits = match self {
             Self::Some(so_far) => so_far.push(event),
-            // Nothing before the first output is of use.
-            Self::Nothing(most) if matches!(event.sign(), Sign::Output(_)) => {
+            // Nothing before the first output is of use, but what is paid.
+            Self::Nothing(most) if matches!(event.sign(), Sign::Output(_) | Sign::Usage(_)) => {
                 let mut so_far = Lent::begin(*most);
                 let fits = so_far.push(event);
                 *self = Self::Some(so_far);
@@ -136,7 +139,11 @@ impl SoFar {
     fn push_other(&mut self, event: &Event) -> bool {
         if let Sign::Output(bytes) = event.sign() {
             let Some(left) = self.left.checked_sub(bytes as usize) else { return false };
-            self.left = left;
+            (self.left, self.begun) = (left, true);
+        }
+        // Before it, only what is paid is of use, and what makes that void.
+        if !self.begun && !matches!(event, Event::Usage(_) | Event::Reset(_)) {
+            return true;
         }
         match (event, &mut self.run) {
             (Event::Text { index, text }, _) => {
@@ -173,6 +180,7 @@ impl SoFar {
 
     fn clear(&mut self) {
         self.before = Assembler::default();
+        self.begun = false;
         self.run = None;
         self.text.clear();
         self.text.shrink_to(MAX_SPARE);
@@ -204,12 +212,14 @@ mod tests {
         assert!(off.take().is_none());
     }
 
-    /// What the fold of a whole answer makes of the events from the first output on.
+    /// What the fold of a whole answer makes of the events from the first output on, and of what was used before it.
     fn folded<'a>(events: impl Iterator<Item = &'a Event>) -> (Message, Option<Usage>) {
-        let mut whole = Assembler::new();
-        events
-            .skip_while(|event| !matches!(event.sign(), Sign::Output(_)))
-            .for_each(|event| whole.push(event));
+        let (mut whole, mut begun) = (Assembler::new(), false);
+        let counts = |event: &&Event| {
+            begun |= matches!(event.sign(), Sign::Output(_));
+            begun || matches!(event, Event::Usage(_) | Event::Reset(_))
+        };
+        events.filter(counts).for_each(|event| whole.push(event));
         let usage = whole.usage();
         (whole.partial(), usage)
     }

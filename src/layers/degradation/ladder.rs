@@ -208,7 +208,7 @@ impl std::fmt::Debug for Ladder {
 }
 
 /// Adds names that are not among these yet.
-fn add_new(names: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+pub(super) fn add_new(names: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
     for name in more {
         if !names.contains(&name) {
             names.push(name);

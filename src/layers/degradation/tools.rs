@@ -4,7 +4,7 @@ use crate::chat::{Request, ToolChoice};
 use crate::failure::{Code, Failure};
 
 use super::answer::{Answer, Lack};
-use super::ladder::Place;
+use super::ladder::{Place, add_new};
 use super::models::anew;
 use super::other::Other;
 use super::route::is_about_tools;
@@ -20,14 +20,14 @@ pub(super) struct SkipTool {
 // === impl SkipTool ===
 
 impl SkipTool {
-    /// The tools to leave out: offered, optional, and to blame.
+    /// The tools to leave out: offered, optional, and to blame. Each once, however often it is offered.
     fn to_skip(&self, case: &Case) -> Vec<String> {
         let all = is_about_tools(&case.failure);
-        let offered = case.request.tools.iter().map(|tool| &tool.name);
-        offered
-            .filter(|name| self.optional.contains(name) && (all || case.down.contains(name)))
-            .cloned()
-            .collect()
+        let offered = case.request.tools.iter().map(|tool| tool.name.clone());
+        let mut skipped = Vec::new();
+        let blamed = |name: &String| self.optional.contains(name) && (all || case.down.contains(name));
+        add_new(&mut skipped, offered.filter(blamed));
+        skipped
     }
 }
 
