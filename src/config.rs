@@ -2,8 +2,8 @@
 //!
 //! A field that is left out has its default, be its section there or not: in `bulkhead` that of
 //! [`BulkheadConfig::users`], and in the sections of one provider what all providers have. Durations read as `"30s"`;
-//! `false` switches off what is on by default; an unknown field is refused. What is off by default is switched on by its
-//! section, be it empty: `[reset]`.
+//! `false` switches off a field or a rule that is on by default, not a whole layer; an unknown field is refused. What is
+//! off by default is switched on by its section, be it empty: `[reset]`.
 //!
 //! ```
 //! use watertight::config::StackConfig;

@@ -16,8 +16,12 @@ use crate::failure::{Code, Failure};
 use found::Sought;
 use shard::{Names, Shard};
 
-/// How many locks share the keys, so that two threads seldom meet at one.
+/// How many locks share the keys at the most, so that two threads seldom meet at one.
 const SHARDS: usize = 64;
+
+/// So many keys are worth a lock of their own. With fewer, some locks would be full long before the others, and keys be
+/// refused though there is room.
+const A_SHARD: usize = 1_024;
 
 /// The longest key that is kept as it came: longer than any id, address or name of a model. What comes with requests can
 /// be as long as a request.
@@ -55,7 +59,8 @@ pub struct Keyed<T> {
 // === impl Keyed ===
 
 impl<T: Idle> Keyed<T> {
-    /// For at most so many keys, rounded up to a number that the locks share evenly. Each key is its own name.
+    /// For at most so many keys. Each key is its own name. Above 2,047 several locks share them evenly, and a key is refused
+    /// where its lock has its share: a few percent before there are as many as may be.
     #[must_use]
     pub fn new(max_keys: usize) -> Self {
         Self::with_prefix(max_keys, "".into())
@@ -122,10 +127,11 @@ impl<T: Idle> Keyed<T> {
 
     fn with_prefix(max_keys: usize, prefix: Box<str>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let shards = (max_keys / A_SHARD).clamp(1, SHARDS);
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
-            most: max_keys.div_ceil(SHARDS).clamp(1, u32::MAX as usize),
+            most: (max_keys / shards).clamp(1, u32::MAX as usize),
             prefix,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
         }
@@ -179,13 +185,13 @@ impl<T: Idle> Keyed<T> {
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<T>> {
         // The table takes its place from the low bits and its tag from the highest seven.
-        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+        lock(&self.shards[(hash >> 32) as usize % self.shards.len()])
     }
 }
 
 impl<T> fmt::Debug for Keyed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyed").field("most", &(self.most * SHARDS)).finish_non_exhaustive()
+        f.debug_struct("Keyed").field("most", &(self.most * self.shards.len())).finish_non_exhaustive()
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::Stream;
 use support::{ask, facts};
 use tokio::time::Instant;
-use tower::Service;
-use watertight::chat::{Dimension, Event, Protocol, Request, Tool};
+use tower::{Service, ServiceExt};
+use watertight::chat::{Dimension, Event, Level, Protocol, Request, Tool};
 use watertight::config::StackConfig;
 use watertight::event::Facts;
 use watertight::failure::{ConfigError, Failure, Skip};
@@ -18,7 +18,7 @@ use watertight::layers::degradation::DegradationConfig;
 use watertight::layers::rate_limit::{AdaptiveConfig, LimitProfile, RateLimitConfig};
 use watertight::provider::{Capabilities, Model, ModelQuota, Profile, Provider};
 use watertight::stack::{Layers, ProviderStack, StackOver};
-use watertight::testing::{Journal, Player, Script, ScriptedReply};
+use watertight::testing::{Journal, Player, Script, ScriptedReply, Trouble, Wording};
 
 fn profile(name: &str, base_url: &str) -> Profile {
     Profile::new(name, Protocol::OpenaiChat, base_url).with_key("sk-house-0123456789abcdef")
@@ -200,5 +200,24 @@ fn a_quota_of_nothing_is_refused() {
         (|quota| quota.concurrency = Some(0), "concurrency"),
     ] {
         assert_eq!(none(edit), format!("models.model.quota.{field}"));
+    }
+}
+
+/// Scenario: three calls while the first provider is limited for a minute and the second answers by another model.
+/// Expected: each answer MUST be told as a fallback, the later ones too, though nothing was tried for them before.
+#[tokio::test(start_paused = true)]
+async fn an_answer_by_another_model_is_one_for_as_long_as_the_outage_lasts() {
+    let limited = Trouble::RateLimited { retry_after: Some(60) }.refused(Wording::Chat);
+    let first = Player::new(Script::new([limited]).for_ever(), &Journal::new());
+    let first = Provider::over(first, profile("first", "http://house.test").asking("large")).unwrap();
+    let second = player(profile("second", "http://house.test").asking("small"));
+    let layers = layers(RateLimitConfig::default(), &Facts::default());
+    let mut stack = layers.over_providers([first, second]).unwrap();
+    for call in 0..3 {
+        let request = Request::new("any").user("hello");
+        let reply = stack.ready().await.unwrap().call(request).await.unwrap();
+        assert_eq!(reply.head().degradation().level, Level::Fallback, "call {call}");
+        let completion = reply.collect().await.unwrap();
+        assert_eq!(completion.degradation.unwrap().level, Level::Fallback, "call {call}");
     }
 }

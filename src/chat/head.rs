@@ -15,6 +15,8 @@ pub struct Head {
     pub provider: Option<Arc<str>>,
     /// The model asked, in the provider's word.
     pub model: Option<Arc<str>>,
+    /// Which candidate of a failover the provider is, from 0.
+    pub candidate: u16,
     /// The provider's id of the exchange, for its support.
     pub request_id: Option<Box<str>>,
     /// The limits told.

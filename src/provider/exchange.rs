@@ -153,6 +153,7 @@ impl Asked {
         let shared = &self.shared;
         let mut head = Head::of(Arc::clone(&shared.name));
         head.model = Some(Arc::clone(&self.model));
+        head.candidate = self.call.candidate;
         head.request_id = request_id(&parts.headers);
         head.limits = shared.limits(limits::read(&parts.headers, shared.wall.unix()));
         let profile = &shared.profile;

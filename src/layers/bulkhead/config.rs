@@ -97,7 +97,10 @@ impl Default for BulkheadConfig {
 /// Refuses limits that let nobody pass, and those too large to count.
 pub(super) fn validate_limit(limit: u32) -> Result<(), ConfigError> {
     match limit {
-        0 => Err(ConfigError::new("max_concurrent", "must not be zero; leave it out to have no limit")),
+        0 => Err(ConfigError::new(
+            "max_concurrent",
+            "must not be zero; `None`, in a file `false`, is no limit",
+        )),
         1..=MOST => Ok(()),
         _ => Err(ConfigError::new("max_concurrent", format!("must be at most {MOST}"))),
     }

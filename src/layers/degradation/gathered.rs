@@ -65,7 +65,9 @@ impl Gathered {
         let fits = match self {
             Self::Some(so_far) => so_far.push(event),
             // Nothing before the first output is of use, but what is paid.
-            Self::Nothing(most) if matches!(event.sign(), Sign::Output(_) | Sign::Usage(_)) => {
+            Self::Nothing(most)
+                if matches!(event, Event::Usage(_)) || matches!(event.sign(), Sign::Output(_)) =>
+            {
                 let mut so_far = Lent::begin(*most);
                 let fits = so_far.push(event);
                 *self = Self::Some(so_far);

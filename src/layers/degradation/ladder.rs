@@ -152,7 +152,8 @@ impl Ladder {
     pub(super) fn stand_in<'a>(&self, request: &Request, head: &'a Head) -> Option<&'a str> {
         let model = head.model.as_deref().filter(|model| *model != request.model)?;
         let other = |provider: &Option<Arc<str>>| provider.is_some() && *provider != head.provider;
-        let failed_over = head.attempts.iter().any(|attempt| other(&attempt.provider));
+        // While the first candidate rests, calls go on to another without a try that would tell.
+        let failed_over = head.candidate > 0 || head.attempts.iter().any(|attempt| other(&attempt.provider));
         (failed_over || self.config.fallback_models.iter().any(|name| name == model)).then_some(model)
     }
 

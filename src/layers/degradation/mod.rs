@@ -35,8 +35,8 @@
 //!
 //! Each answer carries a record, [`Degradation`](crate::chat::Degradation): in the head of the reply, and in the last
 //! event. A whole answer has one, too, that says that nothing lacks. A failover beneath that ended at another model is
-//! on it as the first rung's: where the tries in the head tell of another provider, or the model is one of
-//! `fallback_models`. A model is known as tried where the failure or its history names it, in the provider's word.
+//! on it as the first rung's: where the head tells of another provider, by its tries or its candidate, or the model is
+//! one of `fallback_models`. A model is known as tried where the failure or its history names it, in the provider's word.
 //!
 //! # States
 //! ```text

@@ -70,6 +70,9 @@
 //!
 //! A chunk costs no clock and no lock.
 //!
+//! Of an `http::Request` and its response nothing is read: attach a [`Cost`](crate::chat::Cost) to the request's
+//! extensions, else its input counts nothing. Its output is the bytes of the body, four to a token.
+//!
 //! # Cancellation
 //! A call dropped in line has left it, at whatever poll; one dropped later is settled as above.
 //!
