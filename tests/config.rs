@@ -11,6 +11,7 @@ use watertight::event::Facts;
 use watertight::failure::{Code, Failure};
 use watertight::layers::bulkhead::BulkheadConfig;
 use watertight::layers::circuit_breaker::CircuitBreakerConfig;
+use watertight::layers::degradation::CallableWhen;
 use watertight::layers::rate_limit::RateLimitConfig;
 use watertight::layers::reset::ResetConfig;
 use watertight::layers::timeout::{Clocks, Crawl};
@@ -246,7 +247,7 @@ fn a_warning_is_switched_off_in_every_format() {
 }
 
 /// Scenario: a ladder whose file names other models and tools that it can do without, and no service to ask.
-/// Expected: MUST be refused by name, and be taken once there is a service.
+/// Expected: MUST be refused by name, and be taken once there is a service, or a word on when the tool can be called.
 #[test]
 fn rungs_that_need_a_service_are_asked_for_it() {
     let provider =
@@ -264,6 +265,11 @@ fn rungs_that_need_a_service_are_asked_for_it() {
         named.unwrap().over([("a", provider())]).unwrap();
         assert!(other.unwrap_err().field.starts_with("degradation."));
     }
+    let optional = of_json(json!({"degradation": {"optional_tools": ["search"]}})).unwrap();
+    let layers = || Layers::new(optional.clone(), &Facts::default()).unwrap();
+    layers().tool_callable("search", CallableWhen::new(|| false)).unwrap().over([("a", provider())]).unwrap();
+    let unknown = layers().tool_callable("other", CallableWhen::new(|| false)).unwrap_err();
+    assert_eq!(unknown.field, "degradation.optional_tools");
 }
 
 /// Scenario: the defaults, and what is off, written in each format and read again.

@@ -203,8 +203,14 @@ impl Layers {
             ("fallback_models", &ladder.fallback_models, Place::FallbackModel, "fallback_model"),
             ("optional_tools", &ladder.optional_tools, Place::SkipTool, "skip_tool"),
         ] {
-            if !named.is_empty() && !self.degradation.has(place) {
-                let reason = format!("needs a service: give one by `Layers::{method}`");
+            let linked = place == Place::SkipTool && self.degradation.links_tools();
+            if !named.is_empty() && !linked && !self.degradation.has(place) {
+                let reason = match place {
+                    Place::SkipTool => {
+                        "needs a service or a link: `Layers::skip_tool`, `Layers::tool_callable`".into()
+                    }
+                    _ => format!("needs a service: give one by `Layers::{method}`"),
+                };
                 return Err(ConfigError::new(format!("degradation.{field}"), reason));
             }
         }

@@ -160,6 +160,11 @@ impl DegradationLayer {
         self.ladder.snapshot()
     }
 
+    /// Whether any tool is looked at before it is offered.
+    pub(crate) fn links_tools(&self) -> bool {
+        !self.ladder.tools.is_empty()
+    }
+
     /// Whether one of the six rungs has what it needs.
     pub(crate) fn has(&self, place: Place) -> bool {
         self.ladder.has(place)
