@@ -126,8 +126,8 @@ impl<'a> Bucket<'a> {
         self.change(|word| word.max(from).saturating_add(length));
     }
 
-    /// Lowers what is in it to this, which may be below zero; what that takes out comes back at the reset, where one is known. Whether anything
-    /// was taken out.
+    /// Lowers what is in it to this, which may be below zero; what that takes out comes back at the reset, where one is
+    /// known. Whether anything was taken out.
     ///
     /// Each word on a reset replaces the one before, also where nothing is to be taken out: a window that is fixed tells
     /// the same instant again, and one that slides moves on with every call, so that nothing may come back yet.

@@ -98,10 +98,8 @@ pub struct BudgetSnapshot {
 impl BudgetConfig {
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         if self.tokens == 0 {
-            return Err(ConfigError::new(
-                "budget.tokens",
-                "must not be zero; leave the budget out to have none",
-            ));
+            let reason = "must not be zero; `None`, in a file `budget = false`, is no budget";
+            return Err(ConfigError::new("budget.tokens", reason));
         }
         ConfigError::unless_positive("budget.window", self.window)?;
         self.warn_at.map_or(Ok(()), |part| ConfigError::unless_ratio("budget.warn_at", part))
