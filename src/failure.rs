@@ -49,6 +49,7 @@ pub use code::{Clock, Code};
 pub use config::ConfigError;
 pub use fault::Fault;
 pub use judgement::{Breaker, Class, FailOver, Judgement};
+pub(crate) use wait::COME_BACK;
 pub use wait::{parse_retry_after, stated_wait};
 
 /// An error of any kind, as tower's layers pass it.

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::failure::{Code, Failure};
+use crate::failure::{COME_BACK, Code, Failure};
 
 use found::Sought;
 use shard::{Names, Shard};
@@ -75,7 +75,8 @@ impl<T: Idle> Keyed<T> {
     /// The state of a key, made if there is none.
     ///
     /// # Errors
-    /// [`Code::BulkheadFull`], local, if there are as many keys as may be and none of them is idle.
+    /// [`Code::BulkheadFull`], local, with a second to come back in, if there are as many keys as may be and none of them
+    /// is idle.
     #[inline]
     pub fn get_or_insert(&self, key: &str, make: impl FnOnce() -> T) -> Result<Arc<T>, Failure> {
         self.get_or_insert_named(key, |_| make())
@@ -149,7 +150,7 @@ impl<T: Idle> Keyed<T> {
         }
         if shard.len() >= self.most && !shard.evict(names) {
             let message = format!("there are too many keys in use to take in `{key}`");
-            return Err(Failure::local(Code::BulkheadFull, message));
+            return Err(Failure::local(Code::BulkheadFull, message).with_retry_after(Some(COME_BACK)));
         }
         let name = self.name(key);
         let state = Arc::new(make(Arc::clone(&name)));

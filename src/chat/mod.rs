@@ -22,6 +22,7 @@ mod protocol;
 mod reply;
 mod request;
 mod scripts;
+mod seen;
 mod sign;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ pub use part::{CacheBreakpoint, Content, Part, Reasoning, ToolCall, ToolResult};
 pub use protocol::Protocol;
 pub use reply::{BoxEvents, BoxReply, Reply};
 pub use request::{Parts, Request};
+pub(crate) use seen::{Seen, tokens};
 pub use sign::Sign;
 #[cfg(feature = "tiktoken")]
 pub use tiktoken::Tiktoken;

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+/// When a refused call is to come back where nobody can say how long others stay: the first wait of a retry, soon enough
+/// and no storm.
+pub(crate) const COME_BACK: Duration = Duration::from_secs(1);
+
 /// The wait stated in the headers: `retry-after-ms` first, then `retry-after`.
 ///
 /// `unix` is the wall time, for the date forms. What cannot be read is absent.

@@ -75,6 +75,7 @@ fn a_new_key_is_refused_while_all_are_in_use() {
     let (n, failure) = refused.unwrap();
     assert_eq!(failure.code(), Code::BulkheadFull);
     assert!(failure.is_local());
+    assert_eq!(failure.retry_after(), Some(COME_BACK), "whoever takes the map says when, too");
     assert_eq!(held.len(), 1);
     held.clear();
     assert!(keyed.get_or_insert(&format!("{n}"), fresh).is_ok());

@@ -1,14 +1,10 @@
 //! What one call has used of its budget, as far as it can be seen.
 
-use crate::chat::{Cost, End, Sign, Usage};
+use crate::chat::{Cost, End, Seen, Sign, Usage, tokens};
 
 use super::budget::Reserved;
 
-/// Bytes of output to a token where the reply does not say: English text, as the tokenizers of the large providers cut
-/// it. An answer that ends without a word on usage is rare, and a guess within a factor of two is enough for it.
-const BYTES_PER_TOKEN: u32 = 4;
-
-/// The account of one call. Small, since it is moved with the permit; what does not fit 32 bits is as good as endless.
+/// The account of one call. Small, since it is moved with the permit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
     window: u32,
@@ -16,10 +12,9 @@ pub(super) struct Account {
     input: u32,
     /// The declared output, as reserved.
     output: Option<u32>,
-    /// The input that was told.
-    told: Option<u32>,
-    /// Bytes of output, or as many as a told output stands for.
-    seen: u32,
+    seen: Seen,
+    /// Whether the provider told what is used.
+    is_told: bool,
     /// Tokens of segments that were declared void: they were paid all the same.
     void: u32,
 }
@@ -29,8 +24,8 @@ pub(super) struct Account {
 impl Account {
     /// An account of what a call says it costs, and what is to be reserved for it.
     pub(super) fn of(cost: Cost) -> (Self, u64) {
-        let output = cost.output.map(clamp);
-        let account = Self { input: clamp(cost.input), output, ..Self::default() };
+        let (input, output) = (tokens(cost.input), cost.output.map(tokens));
+        let account = Self { input, output, seen: Seen::of(input), ..Self::default() };
         (account, account.reserved().tokens)
     }
 
@@ -48,10 +43,10 @@ impl Account {
     #[inline]
     pub(super) fn see(&mut self, sign: Sign) {
         match sign {
-            Sign::Output(bytes) => self.seen = self.seen.saturating_add(bytes),
+            Sign::Output(bytes) => self.seen.see(bytes),
             Sign::Reset => {
                 self.void = self.void.saturating_add(self.spent());
-                (self.told, self.seen) = (None, 0);
+                (self.seen, self.is_told) = (Seen::of(self.input), false);
             }
             _ => {}
         }
@@ -59,8 +54,8 @@ impl Account {
 
     /// What was used so far.
     pub(super) fn note(&mut self, usage: &Usage) {
-        self.told = Some(clamp(usage.input));
-        self.seen = self.seen.max(clamp(usage.output).saturating_mul(BYTES_PER_TOKEN));
+        self.seen.note(usage.input, usage.output);
+        self.is_told = true;
     }
 
     /// What it used in the end.
@@ -68,8 +63,8 @@ impl Account {
         let last = match end {
             End::Completed(Some(usage)) => usage.total(),
             // It came whole and says nothing: what was put aside is the best that is known.
-            End::Completed(None) if self.seen == 0 && self.told.is_none() => self.reserved().tokens,
-            _ if self.seen > 0 || self.told.is_some() => u64::from(self.spent()),
+            End::Completed(None) if !self.is_known() => self.reserved().tokens,
+            _ if self.is_known() => u64::from(self.spent()),
             // Nothing came: nothing is paid.
             _ => 0,
         };
@@ -78,13 +73,12 @@ impl Account {
 
     /// Input and the output seen, never more than was declared.
     fn spent(&self) -> u32 {
-        let output = self.seen.div_ceil(BYTES_PER_TOKEN);
-        self.told
-            .unwrap_or(self.input)
-            .saturating_add(self.output.map_or(output, |declared| output.min(declared)))
+        let output = self.seen.output();
+        self.seen.input().saturating_add(self.output.map_or(output, |declared| output.min(declared)))
     }
-}
 
-fn clamp(tokens: u64) -> u32 {
-    u32::try_from(tokens).unwrap_or(u32::MAX)
+    /// Whether anything says what it used.
+    const fn is_known(&self) -> bool {
+        self.is_told || self.seen.has_output()
+    }
 }

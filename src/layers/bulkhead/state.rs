@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::chat::{Ask, CallId, End};
 use crate::event::{Fact, Facts};
-use crate::failure::{Code, Failure};
+use crate::failure::{COME_BACK, Code, Failure};
 use crate::keyed::Idle;
 use crate::time::{Instant, now};
 
@@ -17,10 +17,6 @@ use super::slots::{MOST, Ticket};
 
 /// The layer's word in facts.
 pub(super) const GATE: &str = "bulkhead";
-
-/// When to come back to a full bulkhead of which nobody has waited yet, so that nothing is known of its calls: the first
-/// wait of a retry.
-const COME_BACK: Duration = Duration::from_secs(1);
 
 /// What all keys share.
 #[derive(Debug)]

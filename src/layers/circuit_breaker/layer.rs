@@ -18,10 +18,6 @@ use super::rules::Rules;
 use super::state::{GATE, State};
 use super::trial::Trial;
 
-/// When to come back where no key is idle that could make room: nobody knows when one will be, and to ask again costs
-/// next to nothing.
-const COME_BACK: Duration = Duration::from_secs(1);
-
 /// Refuses calls to what is sick. Clones of a layer, and the services it made, share their circuits. See the
 /// [module](super).
 #[derive(Clone, Debug)]
@@ -156,7 +152,7 @@ impl<R: Ask> Admission<R> for CircuitBreaker {
 /// There is no room for one more key.
 #[cold]
 fn refuse(rules: &Rules, call: CallId, full: &Failure) -> Failure {
-    let failure = Failure::local(Code::CircuitOpen, full.message()).with_retry_after(Some(COME_BACK));
+    let failure = Failure::local(Code::CircuitOpen, full.message()).with_retry_after(full.retry_after());
     rules.facts.emit(&Fact::Refused { call, gate: GATE, key: &rules.name, failure: &failure });
     failure
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{Ask, CallId, Usage};
+use crate::chat::{Ask, CallId, Seen, Usage, tokens};
 use crate::event::Fact;
 use crate::failure::{Breaker, Clock, Code, Failure};
 use crate::observe::{End, Observer, Outcome, Sign};
@@ -13,9 +13,6 @@ use super::signals::Weight;
 use super::state::{GATE, State};
 use super::word::Counted;
 use super::words::{Report, Verdict};
-
-/// Bytes of a token of ordinary text, near enough for what was burnt.
-const BYTES_PER_TOKEN: u32 = 4;
 
 /// What a call holds from its admission to its end. See the [module](super).
 #[derive(Debug)]
@@ -29,7 +26,7 @@ pub struct Trial {
     /// Where first outputs are timed: when the call began.
     begun: u64,
     /// Where failures are weighed: what it took so far.
-    taken: Taken,
+    taken: Seen,
     ticket: Option<Ticket>,
     generation: u16,
     has_output: bool,
@@ -38,15 +35,6 @@ pub struct Trial {
     slow: bool,
     /// Whether clocks further in found that it crawls.
     crawls: bool,
-}
-
-/// Tokens of a call that may be lost.
-#[derive(Clone, Copy, Debug, Default)]
-struct Taken {
-    /// What the input likely is, until it is told.
-    input: u32,
-    /// Bytes of output seen, or as many as a told output stands for.
-    output: u32,
 }
 
 // === impl Trial ===
@@ -65,7 +53,7 @@ impl Trial {
         Self {
             call,
             begun,
-            taken: Taken { input, ..Taken::default() },
+            taken: Seen::of(input),
             ticket,
             generation,
             has_output: false,
@@ -138,7 +126,7 @@ impl Trial {
         if !self.is_told && (!self.has_output || refused) {
             return 0;
         }
-        self.taken.tokens()
+        u64::from(self.taken.input()) + u64::from(self.taken.output())
     }
 
     /// Tells the circuit, unless that changes nothing: a probe gives its place back in any case.
@@ -178,7 +166,7 @@ impl Observer for Trial {
     fn see(&mut self, sign: Sign) {
         match sign {
             Sign::Output(bytes) => {
-                self.taken.output = self.taken.output.saturating_add(bytes);
+                self.taken.see(bytes);
                 if !self.has_output {
                     self.begin();
                 }
@@ -190,7 +178,7 @@ impl Observer for Trial {
 
     fn note(&mut self, usage: &Usage) {
         self.is_told = true;
-        self.taken.note(usage);
+        self.taken.note(usage.input, usage.output);
     }
 
     #[inline]
@@ -212,22 +200,8 @@ impl Observer for Trial {
     }
 }
 
-// === impl Taken ===
-
-impl Taken {
-    fn note(&mut self, usage: &Usage) {
-        let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        self.input = tokens(usage.input);
-        self.output = self.output.max(tokens(usage.output).saturating_mul(BYTES_PER_TOKEN));
-    }
-
-    fn tokens(self) -> u64 {
-        u64::from(self.input) + u64::from(self.output / BYTES_PER_TOKEN)
-    }
-}
-
 /// What the input of a request likely is.
 #[cold]
 fn input<R: Ask>(request: &R) -> u32 {
-    u32::try_from(request.cost().input).unwrap_or(u32::MAX)
+    tokens(request.cost().input)
 }

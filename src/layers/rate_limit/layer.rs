@@ -17,7 +17,7 @@ use crate::time::{Instant, now};
 use super::config::RateLimitConfig;
 use super::reservation::Reservation;
 use super::snapshot::{KeySnapshot, RateLimitSnapshot};
-use super::state::{COME_BACK, GATE, State, Terms, Wait};
+use super::state::{GATE, State, Terms, Wait};
 use super::waiting::{Asking, line_up};
 
 /// Holds calls to a provider's limits. See the [module](super).
@@ -147,7 +147,7 @@ impl<K: Store> RateLimit<K> {
         });
         made.map_err(|full| {
             let words = format!("rate limit `{}`: {}", keys.terms.name, full.message());
-            let failure = Failure::local(Code::LimiterFull, words).with_retry_after(Some(COME_BACK));
+            let failure = Failure::local(Code::LimiterFull, words).with_retry_after(full.retry_after());
             let call = request.call().id;
             keys.terms.facts.emit(&Fact::Refused {
                 call,

@@ -4,16 +4,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{CallId, End, Limits, Observer, Sign, Usage};
+use crate::chat::{CallId, End, Limits, Observer, Seen, Sign, Usage, tokens};
 use crate::event::Fact;
 use crate::failure::{Breaker, Code, Failure};
 use crate::store::{Costs, Ledger, Memory, Store};
 use crate::time::{Instant, after, now};
 
 use super::state::{GATE, Price, State};
-
-/// Bytes of output that make a token, where the provider tells no usage: four, of English as of Chinese.
-const BYTES_PER_TOKEN: u32 = 4;
 
 /// The longest a stated wait stops a key: a day. What is longer is no rate limit.
 const LONGEST_FREEZE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -29,10 +26,8 @@ pub struct Reservation<K: Store = Memory> {
     costs: Costs,
     /// Its input where that was not counted, as it was estimated before anything corrected it.
     estimated: Option<NonZeroU32>,
-    /// The input: what was reserved, until it is told.
-    input: u32,
-    /// Bytes of output seen, or as many as a told output stands for.
-    seen: u32,
+    /// Its input is what was reserved, until it is told.
+    seen: Seen,
     phase: Phase,
     /// Whether input read from a cache is charged.
     charges_cache: bool,
@@ -70,8 +65,8 @@ impl<K: Store> Reservation<K> {
     pub(super) fn new(state: Arc<State<K::Ledger>>, call: CallId, price: Price, now: Instant) -> Self {
         let trial = if state.terms.config.adaptive.is_some() { Some(Trial::of(&state, now)) } else { None };
         let Price { costs, estimated, charges_cache } = price;
-        let (input, seen, phase) = (costs.input, 0, Phase::Sent);
-        Self { state, call, costs, estimated, input, seen, phase, charges_cache, trial }
+        let (seen, phase) = (Seen::of(costs.input), Phase::Sent);
+        Self { state, call, costs, estimated, seen, phase, charges_cache, trial }
     }
 
     /// What the call used in the end.
@@ -90,14 +85,18 @@ impl<K: Store> Reservation<K> {
 
     /// What the provider charges for this.
     fn told(&self, usage: Usage) -> Costs {
+        costs(tokens(self.charged(usage)), tokens(usage.output))
+    }
+
+    /// The input that is charged.
+    const fn charged(&self, usage: Usage) -> u64 {
         let free = if self.charges_cache { 0 } else { usage.cached_read };
-        let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        costs(tokens(usage.input.saturating_sub(free)), tokens(usage.output))
+        usage.input.saturating_sub(free)
     }
 
     /// What it used as far as that was told, or seen.
-    fn seen(&self) -> Costs {
-        costs(self.input, self.seen.div_ceil(BYTES_PER_TOKEN))
+    const fn seen(&self) -> Costs {
+        costs(self.seen.input(), self.seen.output())
     }
 
     /// Takes in what a failure says of the limits, and tells what that changed.
@@ -148,7 +147,7 @@ impl<K: Store> Observer for Reservation<K> {
             return;
         };
         self.phase = self.phase.max(Phase::Output);
-        self.seen = self.seen.saturating_add(bytes);
+        self.seen.see(bytes);
         if let Some(trial) = &mut self.trial
             && let Some(late_from) = trial.late_from.take()
         {
@@ -157,10 +156,8 @@ impl<K: Store> Observer for Reservation<K> {
     }
 
     fn note(&mut self, usage: &Usage) {
-        let told = self.told(*usage);
         self.phase = Phase::Told;
-        self.input = told.input;
-        self.seen = self.seen.max(told.output.saturating_mul(BYTES_PER_TOKEN));
+        self.seen.note(self.charged(*usage), usage.output);
     }
 
     fn settle(self, how: End<'_>) {
@@ -188,7 +185,7 @@ impl<K: Store> Observer for Reservation<K> {
 }
 
 /// The costs of one request with so many tokens.
-fn costs(input: u32, output: u32) -> Costs {
+const fn costs(input: u32, output: u32) -> Costs {
     Costs { requests: 1, input, output, tokens: input.saturating_add(output) }
 }
 

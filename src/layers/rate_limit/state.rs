@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{Ask, CallId, Dimension, Limits};
+use crate::chat::{Ask, CallId, Dimension, Limits, tokens};
 use crate::event::{Fact, Facts};
-use crate::failure::{Code, Failure};
+use crate::failure::{COME_BACK, Code, Failure};
 use crate::keyed::Idle;
 use crate::store::{Answer, Costs, Ledger, Quota, Recalibrated, Short};
 use crate::time::{Instant, now};
@@ -19,9 +19,6 @@ use super::slots::Slots;
 
 /// The word for this layer in facts, and its name unless it is given one.
 pub(super) const GATE: &str = "rate_limit";
-
-/// When a refused call is to come back where nobody can say: soon enough, and no storm.
-pub(super) const COME_BACK: Duration = Duration::from_secs(1);
 
 /// What all keys of a layer share.
 #[derive(Clone, Debug)]
@@ -116,21 +113,20 @@ impl<L> State<L> {
 impl<L: Ledger> State<L> {
     /// What a call takes. An estimate is corrected by what calls taught; what was counted is not.
     pub(super) fn price<R: Ask>(&self, request: &R) -> Price {
-        let small = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
         let (cost, estimated) = match request.counted() {
             Some(cost) => (cost, None),
             None => {
                 let cost = request.cost();
-                (cost, NonZeroU32::new(small(cost.input)))
+                (cost, NonZeroU32::new(tokens(cost.input)))
             }
         };
-        let input = estimated.map_or_else(|| small(cost.input), |input| self.corrected(input.get()));
+        let input = estimated.map_or_else(|| tokens(cost.input), |input| self.corrected(input.get()));
         let charges_cache = self.terms.config.charges_cache_reads(request);
         Price { costs: self.costs(input, cost.output), estimated, charges_cache }
     }
 
     fn costs(&self, input: u32, most: Option<u64>) -> Costs {
-        let cap = most.map(|output| u32::try_from(output).unwrap_or(u32::MAX));
+        let cap = most.map(tokens);
         let usual = self.experience.usual_output();
         let learned = usual.unwrap_or(0).min(cap.unwrap_or(u32::MAX));
         let both = match (self.terms.config.reserves(), cap) {
@@ -161,7 +157,7 @@ impl<L: Ledger> State<L> {
     /// What a full bucket holds beside so many.
     fn room(&self, dimension: Dimension, beside: u32) -> u32 {
         let capacity = self.ledger.capacity(dimension).unwrap_or(u64::MAX);
-        u32::try_from(capacity.saturating_sub(beside.into())).unwrap_or(u32::MAX)
+        tokens(capacity.saturating_sub(beside.into()))
     }
 
     /// Takes a slot and the costs, or neither. `None` where the answer takes time.
